@@ -1,0 +1,6 @@
+package testserver
+
+// Pair is a certificate and its key, as PEM files.
+type Pair struct {
+	CertFile, KeyFile string
+}
