@@ -2,7 +2,7 @@
 //
 //	server := testserver.MariaDB(t, nil)
 //	backend := open(server.URL(server.Database(t)))
-//	server.Kill(t)    // as if the machine had lost power
+//	server.Kill(t)    // as if it had crashed
 //	server.Restart(t) // same port, same data
 //
 // Each call starts a fresh server on a free port of 127.0.0.1, with an empty data

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -32,7 +33,7 @@ type program struct {
 
 // command is the argv that runs the program with these arguments.
 func (p program) command(args ...string) []string {
-	return append(p.argv[:len(p.argv):len(p.argv)], args...)
+	return append(slices.Clip(p.argv), args...)
 }
 
 // locate finds a server's binary on PATH or in the tree of newer servers. Only

@@ -3,6 +3,7 @@ package testserver
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -75,7 +76,7 @@ func (l *life) Cleanup(f func()) { l.cleanups = append(l.cleanups, f) }
 
 func (l *life) TempDir() string {
 	l.Helper()
-	dir, err := os.MkdirTemp("", "simba-testserver-") //nolint:usetesting // it outlives the test
+	dir, err := os.MkdirTemp("", "simba-testserver-")
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func (l *life) TempDir() string {
 
 func (l *life) Errorf(format string, args ...any) {
 	if !l.ending {
-		l.TB.Helper()
+		l.Helper()
 		l.TB.Errorf(format, args...)
 		return
 	}
@@ -99,7 +100,7 @@ func (l *life) Errorf(format string, args ...any) {
 
 func (l *life) Logf(format string, args ...any) {
 	if !l.ending {
-		l.TB.Helper()
+		l.Helper()
 		l.TB.Logf(format, args...)
 		return
 	}
@@ -116,8 +117,8 @@ func (l *life) Failed() bool {
 // end runs the cleanups, last first, as a test does.
 func (l *life) end() {
 	l.ending = true
-	for i := len(l.cleanups) - 1; i >= 0; i-- {
-		l.cleanups[i]()
+	for _, f := range slices.Backward(l.cleanups) {
+		f()
 	}
 	l.cleanups = nil
 }
