@@ -81,19 +81,22 @@ func Open(dir string, c election.Contender, o *Options) (*Backend, error) {
 
 // prepare makes sure that dir is a directory which this process can write and no other machine can.
 func prepare(dir string) error {
-	// Only the last element: a mistyped path must not grow into a tree where nobody else looks.
-	//nolint:gosec // processes of other users may contend here; who may write is the operator's to say
-	switch err := os.Mkdir(dir, 0o755); {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("directory %s cannot be created, because %s does not exist: create that, or correct the path", dir, filepath.Dir(dir))
-	case err != nil && !errors.Is(err, fs.ErrExist):
-		if _, statErr := os.Stat(dir); statErr != nil {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		// Only the last element: a mistyped path must not grow into a tree where nobody else looks.
+		//nolint:gosec // processes of other users may contend here; who may write is the operator's to say
+		switch err := os.Mkdir(dir, 0o755); {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("directory %s cannot be created, because %s does not exist: create that, or correct the path", dir, filepath.Dir(dir))
+		case err != nil && !errors.Is(err, fs.ErrExist): // a contender that starts with us may have created it
 			return fmt.Errorf("directory %s cannot be created: create it, writable for user %d: %w", dir, os.Getuid(), err)
 		}
+		info, err = os.Stat(dir)
 	}
-	if info, err := os.Stat(dir); err != nil {
-		return fmt.Errorf("directory %s cannot be used: %w", dir, err)
-	} else if !info.IsDir() {
+	if err != nil {
+		return fmt.Errorf("directory %s cannot be used by user %d: %w", dir, os.Getuid(), err)
+	}
+	if !info.IsDir() {
 		return fmt.Errorf("%s is not a directory: name one, or remove what is in its place", dir)
 	}
 	if err := localfs.CheckLocal(dir); err != nil {
@@ -194,15 +197,12 @@ func (b *Backend) change(ctx context.Context, decide func(s *state, now time.Dur
 	}
 	b.seen = max(b.seen, after.Token)
 	err = after.replace(b.stateFile, func() error {
-		// The disk may have kept us waiting. Others have read the old state meanwhile, by their clocks.
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+		// The disk may have kept us waiting, and others have read the old state by their clocks.
 		late, err := b.now()
 		if err == nil && before.live(b.boot, now) != before.live(b.boot, late) {
 			err = fmt.Errorf("the disk of %s took longer than the lease had left", b.dir)
 		}
-		return errors.Join(err, lock.check())
+		return errors.Join(err, lock.check(), ctx.Err())
 	})
 	if err != nil {
 		return election.Lease{}, err
