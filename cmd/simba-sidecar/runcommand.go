@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+)
+
+// runCommand waits to lead and runs a command for as long as this process does.
+func runCommand(ctx context.Context, p process) error {
+	s := runSettings()
+	st, command, mistakes := s.load(p)
+	if wantsHelp(mistakes) {
+		return printHelp(p.stdout, "run")
+	}
+	if len(command) == 0 && !s.printConfig {
+		mistakes = append(mistakes, errors.New(`run needs a command behind "--", as in: simba-sidecar run --mutex NAME --backend URL -- CMD ARG`))
+	}
+	if s.printConfig {
+		if err := s.print(p.stdout, st, p.env); err != nil {
+			return err
+		}
+	}
+	if len(mistakes) > 0 {
+		return usage("run", mistakes...)
+	}
+	if s.printConfig {
+		return nil
+	}
+
+	c, err := newChild(command)
+	if err != nil {
+		return err
+	}
+	log, err := s.logger(p.stderr)
+	if err != nil {
+		return &exitError{exitRunFailure, err}
+	}
+	p.warnUnknown(log)
+	c.env, c.stdout, c.stderr, c.stopTimeout, c.log = inherited(p.environment), p.stdout, p.stderr, s.stopTimeout, log
+	contender := s.contender()
+	m := member{
+		settings: s, store: st, log: log, contender: contender,
+		// The command is killed after its own time-out, so this passes only if even that does not end it.
+		// Then the mutex is given up nevertheless, but not within the time that a loss would take.
+		stopTimeout: s.stopTimeout + contender.Lease(),
+	}
+
+	code := func(number syscall.Signal) int { return exitSignalBased + int(number) }
+	ctx, stop := untilSignal(ctx,
+		func(number syscall.Signal) {
+			log.Info("stopping", "signal", number.String())
+			c.signal.Store(int32(number)) //nolint:gosec // signals are small numbers
+		},
+		func(number syscall.Signal) int {
+			c.kill(syscall.SIGKILL)
+			return code(number)
+		})
+	defer stop()
+	ctx, finish := context.WithCancel(ctx)
+	defer finish()
+	go func() {
+		select {
+		case <-c.over:
+			finish()
+		case <-ctx.Done():
+		}
+	}()
+
+	err = m.run(ctx, c)
+	if err != nil {
+		log.Error("stopped", "err", err)
+	}
+	number := syscall.Signal(c.signal.Load())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return &exitError{c.code, c.err}
+	case c.lost:
+		return &exitError{exitLost, fmt.Errorf("leadership lost: %s was ended", command[0])}
+	case c.started:
+		return exitCode(c.code)
+	case number != 0:
+		return &exitError{code: code(number)}
+	}
+	return &exitError{code: exitRunFailure}
+}
+
+// exitCode returns a silent error for a code that is not 0.
+func exitCode(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+// inherited returns the environment of the command, without what only we should know.
+func inherited(environment []string) (env []string) {
+	for _, entry := range environment {
+		switch name, _, _ := strings.Cut(entry, "="); name {
+		case envBackend, envPassword, envToken, envMutex, envHolder:
+		default:
+			env = append(env, entry)
+		}
+	}
+	return env
+}
