@@ -1,0 +1,203 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/simba-sidecar/simba-sidecar/pkg/election"
+)
+
+// session is one connection to the server.
+type session struct {
+	conn *sql.Conn
+	used time.Time // by a call
+
+	// Of a session that Watch opened:
+	use    sync.Mutex // held by whoever uses conn: Watch, except while it has lent the session
+	lent   bool       // by Watch, which has not taken it back
+	broken error      // set, under Backend.mu, by the call that found it broken
+	queue  bool       // it has the queue's lock
+	leader bool       // it has the leader's lock
+}
+
+// close ends the connection, and with it the session's locks. A nil session is closed.
+func (s *session) close() {
+	if s != nil && s.conn != nil {
+		_ = s.conn.Close() // it may have been broken already
+		s.conn = nil
+	}
+}
+
+var errClosed = errors.New("the backend is closed")
+
+// begin counts something as running that Close ends. The caller must call done.
+func (b *Backend) begin(parent context.Context) (ctx context.Context, done func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, nil, errClosed
+	}
+	ctx, cancel := context.WithCancel(parent)
+	b.started++
+	id := b.started
+	b.ends[id] = cancel
+	b.running.Add(1)
+	return ctx, func() {
+		cancel()
+		b.mu.Lock()
+		delete(b.ends, id)
+		b.mu.Unlock()
+		b.running.Done()
+	}, nil
+}
+
+// call runs f on the connection that calls use now, and draws the conclusions from its answer.
+func (b *Backend) call(ctx context.Context, f func(context.Context, *session, time.Time) (election.Lease, error)) (election.Lease, error) {
+	start := time.Now()
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return election.Lease{}, err
+	}
+	defer done()
+	s, giveBack, err := b.borrow(ctx)
+	if err != nil {
+		return election.Lease{}, b.explain(err)
+	}
+	defer giveBack()
+	lease, err := f(ctx, s, start)
+	b.conclude(s, lease, err)
+	if err != nil {
+		return election.Lease{}, b.explain(err)
+	}
+	return lease, nil
+}
+
+// borrow returns Watch's session if it is lent, else the calls' own, which it opens if need be.
+func (b *Backend) borrow(ctx context.Context) (s *session, giveBack func(), err error) {
+	b.mu.Lock()
+	lent := b.lent
+	if lent != nil {
+		lent.use.Lock() // free, because calls are never concurrent
+	}
+	b.mu.Unlock()
+	if lent != nil {
+		b.own.close()
+		b.own = nil
+		return lent, lent.use.Unlock, nil
+	}
+	if b.own != nil && time.Since(b.own.used) > b.contender.TTL/2 {
+		b.own.close() // the server is about to
+		b.own = nil
+	}
+	if b.own == nil {
+		conn, err := b.connect(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		b.own = &session{conn: conn}
+	}
+	return b.own, func() {}, nil
+}
+
+// conclude takes over what an answer says. After an error no connection is trusted; a standby keeps none.
+func (b *Backend) conclude(s *session, lease election.Lease, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.used = time.Now()
+	keep := err == nil
+	if err != nil {
+		b.tableOK, b.rowOK = false, false // the next connection may reach another server
+		s.broken = err
+	} else {
+		b.seen = max(b.seen, lease.Token)
+		b.standing.answers++
+		b.standing.holder = lease.Holder
+		b.standing.leading = lease.Holder == b.contender.Identity
+		if b.standing.leading && b.onLead != nil {
+			b.onLead()
+		}
+		keep = b.standing.leading || lease.Holder == ""
+	}
+	switch {
+	case s == b.own && !keep:
+		b.own.close()
+		b.own = nil
+	case s == b.lent && (err != nil || !b.standing.leading && !b.watching):
+		b.lent.close()
+		b.lent = nil
+	}
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (b *Backend) connect(ctx context.Context) (*sql.Conn, error) {
+	conn, err := b.db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", b.target.address, err)
+	}
+	return conn, nil
+}
+
+// connector opens connections from what files and name servers say at that moment.
+type connector struct{ b *Backend }
+
+func (c connector) Driver() sqldriver.Driver { return driver.MySQLDriver{} }
+
+func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	o, t := c.b.options, c.b.target
+	cfg := driver.NewConfig()
+	cfg.Net, cfg.Addr, cfg.DBName = "tcp", t.address, t.database
+	cfg.User, cfg.Passwd = t.user, t.password
+	if o.Password != nil {
+		var err error
+		if cfg.Passwd, err = o.Password(); err != nil {
+			return nil, fmt.Errorf("password: %w", err)
+		}
+	}
+	if o.TLS != nil {
+		config, err := o.TLS()
+		if err != nil {
+			return nil, fmt.Errorf("TLS: %w", err)
+		}
+		cfg.TLS = config
+	}
+	// A verified server may be told the password itself, as PAM, LDAP and cloud tokens need it.
+	cfg.AllowCleartextPasswords = cfg.TLS != nil && !cfg.TLS.InsecureSkipVerify
+	cfg.ClientFoundRows = true   // a renewal that changes nothing, after the clock was set back, is one all the same
+	cfg.InterpolateParams = true // one round trip per statement, and nothing prepared that a proxy could lose
+	cfg.CheckConnLiveness = false
+	cfg.ConnectionAttributes = "program_name:simba-sidecar"
+	cfg.Logger = driverLogger{o.Logger}
+	seconds := strconv.FormatInt(int64((c.b.contender.TTL+time.Second-1)/time.Second)+1, 10)
+	cfg.Params = map[string]string{
+		"time_zone":  "'+00:00'",
+		"autocommit": "1",
+		// Strict, so that no name is cut or replaced; and no server default that changes what quotes mean.
+		"sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+		// A process that is frozen or cut off keeps no connection, and none of its locks, for much longer than TTL.
+		"wait_timeout": seconds,
+		// A statement that was given up does not execute long after.
+		"innodb_lock_wait_timeout": seconds,
+	}
+	connect, err := driver.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return connect.Connect(ctx)
+}
+
+type driverLogger struct{ *slog.Logger }
+
+// Print implements the driver's Logger.
+func (l driverLogger) Print(v ...any) { l.Debug("driver", "err", fmt.Sprint(v...)) }
