@@ -5,6 +5,7 @@
 set -euo pipefail
 simba=${1:-bin/simba-sidecar}
 dir=$(mktemp -d)
+names=(one two three)
 declare -A pid=() port=()
 
 cleanup() {
@@ -13,25 +14,25 @@ cleanup() {
     kill -KILL "${pid[@]}" || true
     wait "${pid[@]}" || true
   fi 2>/dev/null
-  if [ $status -ne 0 ]; then tail -n 20 "$dir"/*.log >&2; fi
+  if [ $status -ne 0 ]; then tail -n 20 "$dir"/*.log >&2 || true; fi
   rm -rf "$dir"
 }
 trap cleanup EXIT
 
 say() { printf '%6.2fs  %s\n' "$(($(now) - began))e-3" "$*"; }
 now() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); } # milliseconds
-leads() { "$simba" check --url "http://127.0.0.1:${port[$1]}/leader"; }
-answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 start() { # name
-  local p=$((RANDOM % 20000 + 10000))
-  while answers $p; do p=$((p + 1)); done
   mkdir "$dir/$1"
+  : >"$dir/$1.log"
   "$simba" --mutex demo --name "$1" --backend "local:$dir/store" --dir "$dir/$1" --ttl 2s --transition 1s \
-    --listen "127.0.0.1:$p" --admin-listen off --log-format text >"$dir/$1.log" 2>&1 &
-  pid[$1]=$! port[$1]=$p
-  for _ in {1..100}; do answers $p && return; sleep 0.05; done
-  echo "$1 does not answer on port $p" >&2
+    --listen 127.0.0.1:0 --admin-listen off --log-format text >"$dir/$1.log" 2>&1 &
+  pid[$1]=$!
+  for _ in {1..100}; do
+    if [[ $(<"$dir/$1.log") =~ address=127\.0\.0\.1:([0-9]+) ]]; then port[$1]=${BASH_REMATCH[1]}; return; fi
+    sleep 0.05
+  done
+  echo "$1 does not say which port it listens on" >&2
   return 1
 }
 
@@ -48,24 +49,28 @@ successor() {
   return 1
 }
 
-# report asks everybody over HTTP and fails unless exactly $leader leads.
+# report asks everybody over HTTP and fails unless $leader leads and nobody else does.
 report() {
-  local name
-  for name in $(printf '%s\n' "${!pid[@]}" | sort); do
-    if leads "$name" >/dev/null; then
-      printf '         %-6s 200  leads with token %s\n' "$name" "$(cut -d' ' -f1 "$dir/$name/leader")"
-      [ "$name" = "$leader" ]
-    else
-      printf '         %-6s 503  stands by\n' "$name"
-      [ "$name" != "$leader" ]
+  local name status
+  for name in "${names[@]}"; do
+    if [ -z "${pid[$name]:-}" ]; then
+      printf '         %-6s gone\n' "$name"
+      continue
     fi
+    status=0
+    "$simba" check --url "http://127.0.0.1:${port[$name]}" >/dev/null || status=$?
+    case $status$([ "$name" = "$leader" ] && echo leader) in
+    0leader) printf '         %-6s 200  leads with token %s\n' "$name" "$(cut -d' ' -f1 "$dir/$name/leader")" ;;
+    1) printf '         %-6s 503  stands by\n' "$name" ;;
+    *) echo "$name should $([ "$name" = "$leader" ] || echo "not ")lead, but check returned $status" >&2; return 1 ;;
+    esac
   done
 }
 
 began=$(now)
-for name in one two three; do
-  start $name
-  say "$name contends; ask it with: curl -i localhost:${port[$name]}/leader"
+for name in "${names[@]}"; do
+  start "$name"
+  say "$name contends (pid ${pid[$name]}) and answers http://localhost:${port[$name]}/leader"
 done
 successor
 say "elected:"
