@@ -2,7 +2,6 @@ package testserver
 
 import (
 	"errors"
-	"os/exec"
 	"strings"
 	"testing"
 )
@@ -20,7 +19,7 @@ func MariaDB(t testing.TB, o *SQLOptions) *SQLServer {
 	if err != nil {
 		missing(t, name, err)
 	}
-	installer, err := exec.LookPath("mariadb-install-db")
+	installer, err := lookPath("mariadb-install-db")
 	if err != nil {
 		missing(t, name, errors.Join(errNotInstalled, err))
 	}

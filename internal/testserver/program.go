@@ -40,7 +40,7 @@ func (p program) command(args ...string) []string {
 // one whose version genuine accepts counts.
 func locate(name string, genuine func(version string) bool) (program, error) {
 	var candidates []program
-	if path, err := exec.LookPath(name); err == nil {
+	if path, err := lookPath(name); err == nil {
 		candidates = append(candidates, program{argv: []string{path}})
 	}
 	if p, ok := inTree(name); ok {
@@ -56,6 +56,21 @@ func locate(name string, genuine func(version string) bool) (program, error) {
 		}
 	}
 	return program{}, fmt.Errorf("%s: %w", name, errNotInstalled)
+}
+
+// lookPath looks on PATH, and then where Debian has servers and only root's PATH
+// leads.
+func lookPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	for _, dir := range []string{"/usr/local/sbin", "/usr/sbin"} {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", err
 }
 
 // inTree finds a binary in the tree of newer servers. It is run by that tree's
