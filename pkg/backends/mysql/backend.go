@@ -94,8 +94,11 @@ func (b *Backend) Acquire(ctx context.Context) (election.Lease, error) {
 // Renew implements election.Backend.
 func (b *Backend) Renew(ctx context.Context, token uint64) (election.Lease, error) {
 	return b.call(ctx, func(ctx context.Context, s *session, start time.Time) (election.Lease, error) {
-		if err := s.leaveQueue(ctx, b); err != nil {
-			return election.Lease{}, err
+		if s.queue {
+			// A leader has no more use for it. Acquire leaves this to us: its answer must not wait for it.
+			if err := b.unlockQueue(ctx, s); err != nil {
+				return election.Lease{}, err
+			}
 		}
 		ok, err := b.extend(ctx, s.conn, token)
 		if err != nil {
@@ -118,8 +121,8 @@ func (b *Backend) Renew(ctx context.Context, token uint64) (election.Lease, erro
 func (b *Backend) Release(ctx context.Context, token uint64) error {
 	_, err := b.call(ctx, func(ctx context.Context, s *session, _ time.Time) (election.Lease, error) {
 		_, err := s.conn.ExecContext(ctx, b.statements.release, b.contender.Mutex, b.contender.Identity, token, token)
-		if err == nil {
-			s.unlockAll(ctx, b)
+		if err == nil && (s.queue || s.leader) {
+			_ = b.unlockBoth(ctx, s) // the row is free; should this fail, the locks end with the session
 		}
 		return election.Lease{}, err
 	})
@@ -192,7 +195,8 @@ func (b *Backend) readOrCreate(ctx context.Context, c *sql.Conn, start time.Time
 // read returns what the row says, and whether there is one.
 func (b *Backend) read(ctx context.Context, c *sql.Conn, start time.Time) (lease election.Lease, exists bool, err error) {
 	var r row
-	sent := time.Since(start) // the lease outlives the call's start by that much more
+	// The lease outlives the call's start by that much more; the clock's last millisecond is not certain.
+	sent := max(0, time.Since(start)-time.Millisecond)
 	err = c.QueryRowContext(ctx, b.statements.read, b.contender.Mutex).Scan(&r.mutex, &r.owner, &r.transitionAt, &r.token, &r.now)
 	if errors.Is(err, sql.ErrNoRows) {
 		return election.Lease{}, false, nil

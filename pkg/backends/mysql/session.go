@@ -24,7 +24,7 @@ type session struct {
 	// Of a session that Watch opened:
 	use    sync.Mutex // held by whoever uses conn: Watch, except while it has lent the session
 	lent   bool       // by Watch, which has not taken it back
-	broken error      // set, under Backend.mu, by the call that found it broken
+	broken error      // why it must not be used any more; changes under Backend.mu, like the next two
 	queue  bool       // it has the queue's lock
 	leader bool       // it has the leader's lock
 }
@@ -113,7 +113,7 @@ func (b *Backend) conclude(s *session, lease election.Lease, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.used = time.Now()
-	keep := err == nil
+	keep := false
 	if err != nil {
 		b.tableOK, b.rowOK = false, false // the next connection may reach another server
 		s.broken = err
@@ -131,7 +131,7 @@ func (b *Backend) conclude(s *session, lease election.Lease, err error) {
 	case s == b.own && !keep:
 		b.own.close()
 		b.own = nil
-	case s == b.lent && (err != nil || !b.standing.leading && !b.watching):
+	case s == b.lent && (s.broken != nil || !b.standing.leading && !b.watching):
 		b.lent.close()
 		b.lent = nil
 	}
