@@ -204,6 +204,10 @@ func (b *Backend) change(ctx context.Context, decide func(s *state, now time.Dur
 		}
 		return errors.Join(err, lock.check(), ctx.Err())
 	})
+	if err == nil && after.Token != before.Token {
+		// Leases end with the boot, so that only tokens have to outlast a crash.
+		err = syncDirectory(b.dir)
+	}
 	if err != nil {
 		return election.Lease{}, err
 	}

@@ -195,7 +195,11 @@ func TestTokensGrowAfterTheFileWasDeleted(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	a, b := m.open(t, contender("orders", "a")), m.open(t, contender("orders", "b"))
+	began := time.Now()
 	won := acquire(t, a)
+	if won.Token <= uint64(began.UnixMilli()) { //nolint:gosec // long after 1970
+		t.Errorf("the first token %d is below those of a file deleted just before", won.Token)
+	}
 	for range 3 { // several terms in one millisecond, on a fast disk
 		observe(t, b)
 		if err := os.Remove(a.stateFile); err != nil {

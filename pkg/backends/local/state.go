@@ -63,15 +63,14 @@ func unusable(path string, err error) error {
 }
 
 // replace writes s beside path and renames it there, unless commit, which is called last, has a reason
-// not to. Both the content and the name are on disk when it returns.
+// not to. A crash of the machine leaves the old or the new content, and never a part of one.
 func (s *state) replace(path string, commit func() error) (err error) {
 	content, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(path)
 	// A random name: were the lock ever lost, two writers must not share a file.
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".")
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
 	if err != nil {
 		return err
 	}
@@ -89,9 +88,11 @@ func (s *state) replace(path string, commit func() error) (err error) {
 	if err := commit(); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
+	return os.Rename(f.Name(), path)
+}
+
+// syncDirectory puts the names of files that were renamed in dir on disk.
+func syncDirectory(dir string) error {
 	d, err := os.Open(dir) //nolint:gosec // the operator's directory
 	if err != nil {
 		return err
