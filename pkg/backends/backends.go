@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/simba-sidecar/simba-sidecar/pkg/backends/local"
+	"github.com/simba-sidecar/simba-sidecar/pkg/backends/mysql"
 	"github.com/simba-sidecar/simba-sidecar/pkg/election"
 )
 
@@ -47,6 +48,8 @@ func Open(rawURL string, c election.Contender, o *Options) (election.Backend, er
 			return nil, err // not b: a nil *local.Backend is no nil election.Backend
 		}
 		return b, nil
+	case "mysql":
+		return mysql.Open(u, c, &mysql.Options{Password: o.Password, TLS: o.TLS, Logger: o.Logger})
 	}
 	return nil, unsupported(u.Scheme)
 }
@@ -76,7 +79,7 @@ func Location(rawURL string) (string, error) {
 	if u.Port() == "" {
 		where.Host = strings.TrimSuffix(where.Host, ":") + ":" + defaultPort(u.Scheme)
 	}
-	if table := u.Query().Get("table"); table != "" {
+	if table := u.Query().Get("table"); table != "" && table != mysql.DefaultTable {
 		where.RawQuery = url.Values{"table": {table}}.Encode()
 	}
 	return where.String(), nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/simba-sidecar/simba-sidecar/pkg/backends"
 	"github.com/simba-sidecar/simba-sidecar/pkg/backends/local"
+	"github.com/simba-sidecar/simba-sidecar/pkg/backends/mysql"
 	"github.com/simba-sidecar/simba-sidecar/pkg/election"
 )
 
@@ -30,6 +31,22 @@ func TestOpensTheLocalDirectory(t *testing.T) {
 	}
 	if l, err := b.Acquire(t.Context()); err != nil || l.Holder != contender().Identity {
 		t.Errorf("got %+v, %v", l, err)
+	}
+}
+
+func TestOpensMySQLWithoutConnecting(t *testing.T) {
+	t.Parallel()
+	b, err := backends.Open("mysql://u:"+secret+"@127.0.0.1:1/app?hints=off", contender(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }()
+	if _, ok := b.(*mysql.Backend); !ok {
+		t.Errorf("got a %T", b)
+	}
+	none, err := backends.Open("mysql://u:"+secret+"@127.0.0.1:1/app?nonsense=1", contender(), nil)
+	if err == nil || none != nil || !strings.Contains(err.Error(), "nonsense") || strings.Contains(err.Error(), secret) {
+		t.Errorf("got %v, %v", none, err)
 	}
 }
 
@@ -112,6 +129,7 @@ func TestLocationIsEqualForEqualStoresAndHasNoCredentials(t *testing.T) {
 		"mysql://" + secret + "@db:/app?hints=off":    "mysql://db:3306/app",
 		"mysql://u:p%40" + secret + "@[::1]/App":      "mysql://[::1]:3306/App",
 		"mysql://u@db:3307/app?hints=off&table=other": "mysql://db:3307/app?table=other",
+		"mysql://u@db/app?table=simba_mutex":          "mysql://db:3306/app",
 	} {
 		got, err := backends.Location(raw)
 		if err != nil {
