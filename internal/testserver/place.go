@@ -133,7 +133,7 @@ func template(key string, build func(dir string) error) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(base, "template-"+strings.ToLower(key))
+	dir := templateDir(base, key)
 	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", err
@@ -153,4 +153,8 @@ func template(key string, build func(dir string) error) (string, error) {
 		return "", err
 	}
 	return dir, os.Rename(unfinished, dir)
+}
+
+func templateDir(base, key string) string {
+	return filepath.Join(base, "template-"+strings.ToLower(key))
 }

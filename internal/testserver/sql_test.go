@@ -66,9 +66,9 @@ func TestDataAndPortOutliveStopAndKill(t *testing.T) {
 		server := start(t, nil)
 		addr, name := server.Addr(), server.Database(t)
 		db := server.DB(t, name)
-		exec(t, db, "CREATE TABLE t (n INT PRIMARY KEY)")
+		mustExec(t, db, "CREATE TABLE t (n INT PRIMARY KEY)")
 		for i, end := range []func(testing.TB){server.Stop, server.Kill, func(testing.TB) {}} {
-			exec(t, db, "INSERT INTO t VALUES (?)", i)
+			mustExec(t, db, "INSERT INTO t VALUES (?)", i)
 			end(t)
 			if i < 2 {
 				wantDown(t, addr)
@@ -91,7 +91,7 @@ func TestAnswersNothingWhilePaused(t *testing.T) {
 	forEachStore(t, func(t *testing.T, start starter) {
 		server := start(t, nil)
 		db := server.DB(t, "")
-		exec(t, db, "DO 1")
+		mustExec(t, db, "DO 1")
 
 		server.Pause(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -106,7 +106,7 @@ func TestAnswersNothingWhilePaused(t *testing.T) {
 			_ = conn.Close()
 		}
 		server.Resume(t)
-		exec(t, db, "DO 1")
+		mustExec(t, db, "DO 1")
 
 		server.Pause(t)
 		server.Stop(t) // a paused server can be stopped, too
@@ -138,7 +138,7 @@ func TestClientsAndServerVerifyEachOther(t *testing.T) {
 			TLS: &testserver.ServerTLS{CAFile: certs.CAFile, Certificate: certs.Server},
 		})
 		root := server.DB(t, "")
-		exec(t, root, "CREATE USER app IDENTIFIED BY 'secret' REQUIRE X509")
+		mustExec(t, root, "CREATE USER app IDENTIFIED BY 'secret' REQUIRE X509")
 		u := &url.URL{Host: server.Addr(), User: url.UserPassword("app", "secret")}
 
 		for _, c := range []struct {
@@ -203,7 +203,7 @@ func open(t *testing.T, u *url.URL, config *tls.Config) *sql.DB {
 	return db
 }
 
-func exec(t *testing.T, db *sql.DB, statement string, args ...any) {
+func mustExec(t *testing.T, db *sql.DB, statement string, args ...any) {
 	t.Helper()
 	if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
 		t.Fatalf("%s: %v", statement, err)
