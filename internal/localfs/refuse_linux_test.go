@@ -92,8 +92,8 @@ func answerFUSE(request []byte) []byte {
 		errno = -int32(unix.ENOSYS)
 	}
 	head := make([]byte, 16)
-	order.PutUint32(head, uint32(16+len(body)))          //nolint:gosec // small
-	order.PutUint32(head[4:], uint32(errno))             //nolint:gosec // its bits
+	order.PutUint32(head, uint32(16+len(body)))
+	order.PutUint32(head[4:], uint32(errno))
 	order.PutUint64(head[8:], order.Uint64(request[8:])) // the request's number
 	return append(head, body...)
 }

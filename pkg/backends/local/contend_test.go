@@ -111,7 +111,7 @@ type history struct {
 // out unnoticed; what it writes about that term afterwards is of no interest.
 func readJournal(t *testing.T, path string) (h history) {
 	t.Helper()
-	content, err := os.ReadFile(path) //nolint:gosec // the test's own file
+	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func readJournal(t *testing.T, path string) (h history) {
 
 // contend runs perProcess contenders until standard input ends.
 func contend(dir, name string) error {
-	journal, err := os.OpenFile(filepath.Join(dir, "journal"), os.O_WRONLY|os.O_APPEND, 0) //nolint:gosec // a test's
+	journal, err := os.OpenFile(filepath.Join(dir, "journal"), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func contend(dir, name string) error {
 		c.TTL, c.Transition = time.Second, shortLease-time.Second
 		wait.Go(func() {
 			for ctx.Err() == nil {
-				if err := lead(dir, name, c, journal); err != nil {
+				if err := lead(context.WithoutCancel(ctx), dir, name, c, journal); err != nil {
 					errs <- err
 					return
 				}
@@ -185,8 +185,8 @@ func contend(dir, name string) error {
 }
 
 // lead tries once, as a new process would, and if it wins renews a few times and releases.
-func lead(dir, name string, c election.Contender, journal *os.File) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+func lead(ctx context.Context, dir, name string, c election.Contender, journal *os.File) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	b, err := Open(dir, c, nil)
 	if err != nil {

@@ -80,11 +80,12 @@ func Open(dir string, c election.Contender, o *Options) (*Backend, error) {
 }
 
 // prepare makes sure that dir is a directory which this process can write and no other machine can.
+//
+//nolint:gosec // the operator names it; processes of other users may contend, so it is not for one alone
 func prepare(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		// Only the last element: a mistyped path must not grow into a tree where nobody else looks.
-		//nolint:gosec // processes of other users may contend here; who may write is the operator's to say
 		switch err := os.Mkdir(dir, 0o755); {
 		case errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("directory %s cannot be created, because %s does not exist: create that, or correct the path", dir, filepath.Dir(dir))

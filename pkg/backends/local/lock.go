@@ -38,7 +38,7 @@ func tryLock(path string) (fileLock, error) {
 	}
 	for {
 		// Nothing but the descriptor matters to flock, so that any contender may open the file for reading.
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor is a small int
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EINTR) {
 			break
 		}
