@@ -46,7 +46,11 @@ type child struct {
 func newChild(command []string) (*child, error) {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		return nil, &exitError{startFailure(err), fmt.Errorf("cannot run %s: %w", command[0], err)}
+		code := startFailure(err)
+		if failed := (*exec.Error)(nil); errors.As(err, &failed) {
+			err = failed.Err // which does not name the command again
+		}
+		return nil, &exitError{code, fmt.Errorf("cannot run %s: %w", command[0], err)}
 	}
 	return &child{path: path, args: command, over: make(chan struct{})}, nil
 }
@@ -157,6 +161,20 @@ func (c *child) stop(ctx context.Context, s election.State) error {
 	c.kill(syscall.SIGKILL)
 	<-c.over
 	return nil
+}
+
+// end makes sure that nothing of the command is left when this process ends, whatever ends it, and returns
+// the exit code that tells what became of the command; 0 also if it was never started.
+func (c *child) end() int {
+	c.kill(syscall.SIGKILL)
+	c.mu.Lock()
+	started := c.started
+	c.mu.Unlock()
+	if !started {
+		return 0
+	}
+	<-c.over
+	return c.code
 }
 
 // kill sends a signal to the command and all that it has started, if it runs.

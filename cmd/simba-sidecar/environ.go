@@ -42,8 +42,8 @@ func twin(flag string) string {
 // warnUnknown logs each SIMBA_* variable that nothing reads.
 func (p process) warnUnknown(log *slog.Logger) {
 	known := []string{envPassword}
-	for _, all := range []*flags{serveSettings().flags, runSettings().flags, newCheckSettings().flags, newSchemaSettings().flags} {
-		all.all.VisitAll(func(flag *pflag.Flag) { known = append(known, twin(flag.Name)) })
+	for _, f := range []*flags{serveSettings().flags, runSettings().flags, newCheckSettings().flags, newSchemaSettings().flags} {
+		f.all.VisitAll(func(flag *pflag.Flag) { known = append(known, twin(flag.Name)) })
 	}
 	for _, name := range p.env.unknown(known) {
 		log.Warn("unknown environment variable ignored", "variable", name, "nearest", nearest(name, known))

@@ -87,8 +87,8 @@ func (f *flags) stray(args []string) (mistakes []error) {
 			mistakes = append(mistakes, fmt.Errorf("unexpected argument %q%s", arg, advice(arg)))
 			continue
 		}
-		name, _, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		mistakes = append(mistakes, fmt.Errorf("unknown flag --%s%s", name, f.alternative(name)))
+		name, _, hasValue := strings.Cut(arg, "=")
+		mistakes = append(mistakes, fmt.Errorf("unknown flag %s%s", name, f.alternative(strings.TrimLeft(name, "-"))))
 		if !hasValue && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
 			i++ // the unknown flag's value
 		}

@@ -50,9 +50,9 @@ func printHelp(w io.Writer, command string) error {
 const serveHelp = `simba-sidecar makes one of many processes the leader, and tells the application beside it.
 
 All contenders name the same mutex in a store that you already run. At most one of them holds it at
-a time; if that one stops, it hands over within milliseconds, and if it dies, another takes over when
-its lease (ttl + transition) has run out. The application holds no lock code: it acts while /leader
-answers 200, and stops when it answers 503.
+a time; when that one stops it hands over within milliseconds, and when it dies another takes over
+once its lease (ttl + transition) has run out. The application holds no lock code: it acts while
+/leader answers 200, and stops when it answers 503.
 
 Usage:
   simba-sidecar --mutex NAME --backend URL               contend and publish: the sidecar
@@ -87,7 +87,7 @@ Usage:
 CMD finds SIMBA_TOKEN (the fencing token, larger in every new term), SIMBA_MUTEX and SIMBA_HOLDER in
 its environment, and neither SIMBA_BACKEND nor SIMBA_PASSWORD. TERM and INT are passed on to CMD and
 all that it has started; what has not ended after --stop-timeout is killed. The mutex is given up
-after CMD has ended, and with CMD ends all that it has started. If leadership is lost, CMD gets TERM,
+after CMD has ended, and with CMD ends all that it has started. If leadership is lost, CMD gets TERM
 and is killed before another contender can lead.
 
 FLAGS
@@ -109,8 +109,8 @@ const checkHelp = `simba-sidecar check tells whether the sidecar beside it leads
 Usage:
   simba-sidecar check [--url URL | --dir DIR]
 
-Without flags it asks where the sidecar's own variables say that it is: SIMBA_LISTEN, or else the files
-in SIMBA_DIR, or else http://127.0.0.1:4040. It answers within a second.
+Without flags it asks where the sidecar's own variables say that it is: SIMBA_LISTEN, or else the
+files in SIMBA_DIR, or else http://127.0.0.1:4040. It answers within a second.
 
 FLAGS
 Examples:
@@ -120,7 +120,7 @@ Examples:
 Exit codes: 0 leads, 1 does not lead, 2 cannot tell.
 `
 
-const schemaHelp = `simba-sidecar schema prints the SQL that makes a store's table, and what brings an old one up to date.
+const schemaHelp = `simba-sidecar schema prints the SQL that makes a store's table, or brings an old one up to date.
 
 The sidecar makes the table itself when its account may.
 

@@ -20,6 +20,9 @@ import (
 // a call.
 const crashDelay = 250 * time.Millisecond
 
+// lastWord bounds what nobody's leadership depends on any more.
+const lastWord = time.Second
+
 // member is one contender with all that it needs.
 type member struct {
 	*settings
@@ -81,7 +84,14 @@ func (m *member) run(ctx context.Context, follow ...sinks.Sink) error {
 	}
 	all.Go(func() error {
 		defer finish()
-		return elector.Run(contending)
+		err := elector.Run(contending)
+		// Now the mutex is nobody's, or at least not known to be ours: the last word to whoever follows.
+		last, cancel := context.WithTimeout(serving, lastWord)
+		defer cancel()
+		if err := group.Settle(last); err != nil {
+			m.log.Warn("sinks have not settled", "err", err)
+		}
+		return err
 	})
 	return all.Wait()
 }

@@ -13,7 +13,7 @@ func suggest(name string, known []string) string {
 // nearest returns the known name that needs the fewest single-character edits, or "" if even that one
 // differs so much that it would puzzle rather than help.
 func nearest(name string, known []string) string {
-	best, least := "", max(2, len(name)/3)+1
+	best, least := "", max(2, (len(name)-len(envPrefix))/3)+1
 	for _, k := range known {
 		if d := distance(name, k); d < least {
 			best, least = k, d

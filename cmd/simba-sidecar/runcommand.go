@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+
+	"github.com/simba-sidecar/simba-sidecar/pkg/election"
 )
 
 // runCommand waits to lead and runs a command for as long as this process does.
@@ -70,23 +72,23 @@ func runCommand(ctx context.Context, p process) error {
 	}()
 
 	err = m.run(ctx, c)
+	ended := c.end()
 	if err != nil {
 		log.Error("stopped", "err", err)
 	}
-	number := syscall.Signal(c.signal.Load())
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
+	switch number := syscall.Signal(c.signal.Load()); {
 	case c.err != nil:
-		return &exitError{c.code, c.err}
+		return &exitError{ended, c.err}
+	case err != nil && !errors.Is(err, election.ErrNotReleased): // our own failure, which the log names
+		return &exitError{code: exitRunFailure}
 	case c.lost:
-		return &exitError{exitLost, fmt.Errorf("leadership lost: %s was ended", command[0])}
+		return &exitError{exitLost, fmt.Errorf("leadership ended before %s did", command[0])}
 	case c.started:
-		return exitCode(c.code)
+		return exitCode(ended)
 	case number != 0:
-		return &exitError{code: code(number)}
+		return exitCode(code(number))
 	}
-	return &exitError{code: exitRunFailure}
+	return exitCode(exitRunFailure)
 }
 
 // exitCode returns a silent error for a code that is not 0.

@@ -66,7 +66,7 @@ func (s *settings) store(env environ) (*store, []error) {
 		st.tls = s.tlsConfig
 	}
 	if len(mistakes) == 0 {
-		if err := st.probe(); err != nil {
+		for _, err := range each(st.probe()) {
 			mistakes = append(mistakes, fmt.Errorf("%s: %w", st.origin, err))
 		}
 	}

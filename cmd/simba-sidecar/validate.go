@@ -46,11 +46,15 @@ func (s *settings) contender() election.Contender {
 func (s *settings) checkContender() []error {
 	c := s.contender()
 	c.Mutex = cmp.Or(c.Mutex, "required") // said already
-	err := c.Validate()
+	return each(c.Validate())
+}
+
+// each returns the errors that were joined to err, if any were, else err itself, if there is one.
+func each(err error) []error {
 	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the list itself is wanted
 		return many.Unwrap()
 	}
-	return []error{err}
+	return compact([]error{err})
 }
 
 // checkListener takes an address with a port, or "off". The admin listener can give the mutex up and
