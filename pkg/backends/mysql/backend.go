@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"math"
+	"strconv"
 	"sync"
 	"time"
 
@@ -187,7 +188,7 @@ func (b *Backend) readOrCreate(ctx context.Context, c *sql.Conn, start time.Time
 	}
 	lease, exists, err = b.read(ctx, c, start)
 	if err == nil && !exists {
-		err = b.otherName("another name")
+		err = b.otherName("others")
 	}
 	return lease, err
 }
@@ -202,10 +203,10 @@ func (b *Backend) read(ctx context.Context, c *sql.Conn, start time.Time) (lease
 		return election.Lease{}, false, nil
 	}
 	if err != nil {
-		return election.Lease{}, false, err
+		return election.Lease{}, false, b.aboutName(err)
 	}
 	if r.mutex != b.contender.Mutex {
-		return election.Lease{}, true, b.otherName(literal(r.mutex))
+		return election.Lease{}, true, b.otherName(strconv.Quote(r.mutex))
 	}
 	b.rowOK = true
 	b.seen = max(b.seen, r.token)

@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -12,7 +11,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 )
 
-// Numbers of the server's errors. MariaDB and MySQL share those that are here.
+// Numbers of the server's errors. MariaDB and MySQL share them up to 1999.
 const (
 	errTooManyConnections = 1040
 	errDatabaseDenied     = 1044
@@ -37,6 +36,7 @@ const (
 	errReadOnlyTx         = 1792
 	errReadOnlyMode       = 1836
 	errNeedsTLS           = 3159
+	errNoConversion       = 3854
 )
 
 func isServerError(err error, numbers ...uint16) bool {
@@ -60,6 +60,12 @@ func (b *Backend) explain(err error) error {
 }
 
 func (b *Backend) remedy(err error) string {
+	switch {
+	case errors.Is(err, errCollision):
+		return "" // it says so itself
+	case errors.Is(err, errMissing):
+		return "as an administrator run " + oneLine(createTable(b.statements.table)) + "; " + b.grant()
+	}
 	if e, ok := errors.AsType[*driver.MySQLError](err); ok {
 		return b.serverRemedy(e)
 	}
@@ -67,7 +73,6 @@ func (b *Backend) remedy(err error) string {
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError
 		invalid   x509.CertificateInvalidError
-		alert     tls.AlertError
 		dns       *net.DNSError
 		network   *net.OpError
 	)
@@ -80,8 +85,8 @@ func (b *Backend) remedy(err error) string {
 		return "the server's certificate is for another name: set --tls-server-name, or the host in the backend's URL"
 	case errors.As(err, &invalid):
 		return "renew the server's certificate, or check the clocks"
-	case errors.As(err, &alert):
-		return "the server refused our side of TLS: check --tls-cert and --tls-key"
+	case errors.Is(err, errHungUp):
+		return "it may want another certificate: check --tls-cert and --tls-key"
 	case errors.Is(err, driver.ErrUnknownPlugin), errors.Is(err, driver.ErrOldPassword), errors.Is(err, driver.ErrNativePassword):
 		return "alter the account to authenticate with caching_sha2_password or mysql_native_password"
 	case errors.Is(err, driver.ErrCleartextPassword):
@@ -118,6 +123,8 @@ func (b *Backend) serverRemedy(e *driver.MySQLError) string {
 		return "the server is read-only: the host in the backend's URL must be the primary"
 	case errTooManyConnections, errUserConnections, errUserLimit:
 		return "raise the server's or the account's limit: every contender keeps one connection, and opens a second one to read"
+	case errBadString:
+		return "use an ASCII name for the identity, or " + convertTable
 	case errLockWait, errDeadlock:
 		return "another transaction keeps the mutex's row locked: nothing but contenders should touch the table"
 	}

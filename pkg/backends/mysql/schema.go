@@ -113,21 +113,18 @@ func (b *Backend) ensureTable(ctx context.Context, c *sql.Conn) error {
 	exists, err := b.checkTable(ctx, c)
 	if err == nil && !exists {
 		if _, err = c.ExecContext(ctx, createTable(b.statements.table)); err != nil {
-			return b.noTable(err)
+			if isRefused(err) {
+				err = fmt.Errorf("%w: %w", errMissing, err)
+			}
+			return err
 		}
 	}
 	b.tableOK = err == nil
 	return err
 }
 
-// noTable explains a table that is missing, or that the account cannot see, and may not create.
-func (b *Backend) noTable(err error) error {
-	if !isRefused(err) {
-		return err
-	}
-	return fmt.Errorf("%w; the table is missing or the account may not see it: as an administrator run %s; %s",
-		err, oneLine(createTable(b.statements.table)), b.grant())
-}
+// errMissing goes with the server's refusal to create the table.
+var errMissing = errors.New("the table is missing, or the account may not see it")
 
 // grant returns the statement that gives the account its rights.
 func (b *Backend) grant() string {
@@ -148,17 +145,25 @@ func (b *Backend) createRow(ctx context.Context, c *sql.Conn) error {
 	switch {
 	case err == nil, isServerError(err, errDuplicateKey):
 		return nil
-	case isServerError(err, errBadString, errTooLong, errCollationMix):
-		return fmt.Errorf("%w: %w", b.otherName("nothing"), err)
+	default:
+		return b.aboutName(err)
+	}
+}
+
+// aboutName says more about an error which means that the column cannot hold the mutex's name.
+func (b *Backend) aboutName(err error) error {
+	if isServerError(err, errBadString, errTooLong, errCollationMix, errNoConversion) {
+		return fmt.Errorf("%w: %w", b.otherName("others"), err)
 	}
 	return err
 }
 
-// errName is an error about the mutex's name, which the table turns into another.
-var errName = errors.New("the table cannot keep this mutex apart from others")
+var errCollision = errors.New("names collide")
 
+// otherName is the error about a name that the table turns into another.
 func (b *Backend) otherName(stored string) error {
-	return fmt.Errorf("%w: mutex %q is stored as %s because of the character set or collation of the column mutex; "+
-		"use a lower-case ASCII name, or convert the table to character set utf8mb4 with collation utf8mb4_bin",
-		errName, b.contender.Mutex, stored)
+	return fmt.Errorf("%w: mutex %q cannot be told from %s because of the character set or collation of the column mutex in table %s: "+
+		"use a lower-case ASCII name, or %s", errCollision, b.contender.Mutex, stored, b.statements.table, convertTable)
 }
+
+const convertTable = "convert the table to character set utf8mb4 with collation utf8mb4_bin"

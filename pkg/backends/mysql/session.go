@@ -3,15 +3,10 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"log/slog"
-	"strconv"
 	"sync"
 	"time"
-
-	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/simba-sidecar/simba-sidecar/pkg/election"
 )
@@ -148,56 +143,3 @@ func (b *Backend) connect(ctx context.Context) (*sql.Conn, error) {
 	}
 	return conn, nil
 }
-
-// connector opens connections from what files and name servers say at that moment.
-type connector struct{ b *Backend }
-
-func (c connector) Driver() sqldriver.Driver { return driver.MySQLDriver{} }
-
-func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
-	o, t := c.b.options, c.b.target
-	cfg := driver.NewConfig()
-	cfg.Net, cfg.Addr, cfg.DBName = "tcp", t.address, t.database
-	cfg.User, cfg.Passwd = t.user, t.password
-	if o.Password != nil {
-		var err error
-		if cfg.Passwd, err = o.Password(); err != nil {
-			return nil, fmt.Errorf("password: %w", err)
-		}
-	}
-	if o.TLS != nil {
-		config, err := o.TLS()
-		if err != nil {
-			return nil, fmt.Errorf("TLS: %w", err)
-		}
-		cfg.TLS = config
-	}
-	// A verified server may be told the password itself, as PAM, LDAP and cloud tokens need it.
-	cfg.AllowCleartextPasswords = cfg.TLS != nil && !cfg.TLS.InsecureSkipVerify
-	cfg.ClientFoundRows = true   // a renewal that changes nothing, after the clock was set back, is one all the same
-	cfg.InterpolateParams = true // one round trip per statement, and nothing prepared that a proxy could lose
-	cfg.CheckConnLiveness = false
-	cfg.ConnectionAttributes = "program_name:simba-sidecar"
-	cfg.Logger = driverLogger{o.Logger}
-	seconds := strconv.FormatInt(int64((c.b.contender.TTL+time.Second-1)/time.Second)+1, 10)
-	cfg.Params = map[string]string{
-		"time_zone":  "'+00:00'",
-		"autocommit": "1",
-		// Strict, so that no name is cut or replaced; and no server default that changes what quotes mean.
-		"sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
-		// A process that is frozen or cut off keeps no connection, and none of its locks, for much longer than TTL.
-		"wait_timeout": seconds,
-		// A statement that was given up does not execute long after.
-		"innodb_lock_wait_timeout": seconds,
-	}
-	connect, err := driver.NewConnector(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return connect.Connect(ctx)
-}
-
-type driverLogger struct{ *slog.Logger }
-
-// Print implements the driver's Logger.
-func (l driverLogger) Print(v ...any) { l.Debug("driver", "err", fmt.Sprint(v...)) }
