@@ -11,8 +11,8 @@
 // clock change nothing, and after a reboot every earlier lease is over.
 //
 // The state file is read without the lock: it is only ever renamed into place. A deleted state file is a
-// free mutex, and since tokens start from the wall clock's milliseconds they go on growing. A state file
-// that makes no sense is an error and never a free mutex.
+// free mutex, and its next tokens start from the wall clock's microseconds, so that they go on growing
+// (and stay exact in JSON). A state file that makes no sense is an error and never a free mutex.
 //
 // What this cannot do: serve processes that do not share one kernel's clock and locks. Network and FUSE
 // file systems are refused; containers that have a boot id of their own (systemd-nspawn, LXD) or a time

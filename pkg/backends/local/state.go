@@ -40,7 +40,7 @@ func readState(path, mutex string) (state, error) {
 		if _, err := os.Stat(filepath.Dir(path)); err != nil {
 			return state{}, fmt.Errorf("directory is gone, create it again: %w", err)
 		}
-		return state{Mutex: mutex, Token: uint64(max(0, time.Now().UnixMilli()))}, nil
+		return state{Mutex: mutex, Token: uint64(max(0, time.Now().UnixMicro()))}, nil
 	}
 	if err != nil {
 		return state{}, err
