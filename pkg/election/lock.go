@@ -15,8 +15,9 @@ type Held struct {
 
 	elector *Elector
 	token   uint64
-	stop    context.CancelFunc // ends the Elector's Run
-	ran     <-chan error       // Run's result
+	end     context.CancelCauseFunc // ends the context
+	stop    context.CancelFunc      // ends the Elector's Run
+	ran     <-chan error            // Run's result
 }
 
 // Lock contends for c's mutex on b and returns when it leads; or with ctx's error if ctx ends first, or
@@ -26,26 +27,26 @@ type Held struct {
 // Lock is the counterpart of the JVM library's SimbaLocker.
 func Lock(ctx context.Context, b Backend, c Contender, o *Options) (*Held, error) {
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
-	lost, lose := context.WithCancelCause(ctx)
-	p := &lockPublisher{won: make(chan State, 1), over: func() { lose(ErrLost); stop() }}
+	held, end := context.WithCancelCause(ctx)
+	p := &lockPublisher{won: make(chan State, 1), over: func() { end(ErrLost); stop() }}
 	e, err := New(b, c, p, o)
 	if err != nil {
 		stop()
-		lose(nil)
+		end(nil)
 		return nil, err
 	}
 	ran := make(chan error, 1)
 	go func() { ran <- e.Run(run) }()
 	select {
 	case s := <-p.won:
-		return &Held{Context: lost, elector: e, token: s.Token, stop: stop, ran: ran}, nil
+		return &Held{Context: held, elector: e, token: s.Token, end: end, stop: stop, ran: ran}, nil
 	case err = <-ran: // FailFast
 	case <-ctx.Done():
 		stop()
 		err = errors.Join(ctx.Err(), <-ran)
 	}
 	stop()
-	lose(nil)
+	end(nil)
 	return nil, err
 }
 
@@ -69,6 +70,7 @@ func (h *Held) Token() uint64 { return h.token }
 // Unlock releases the mutex and returns when that is done, or an error that wraps ErrNotReleased. It is
 // called once, and ends the context.
 func (h *Held) Unlock() error {
+	h.end(nil)
 	h.stop()
 	return <-h.ran
 }

@@ -133,6 +133,9 @@ func (l *loop) sleep() time.Duration {
 	if l.settling != nil {
 		d = min(d, l.settleBy.until(now))
 	}
+	if l.resuming() {
+		d = min(d, l.resumeBy.Sub(now.mono))
+	}
 	if l.stopping() {
 		d = min(d, l.stopBy.Sub(now.mono))
 	}
@@ -144,7 +147,7 @@ func (l *loop) advance() {
 	now := l.clock.now()
 	l.pulse.beatAt(now.mono)
 	l.expire(now)
-	if l.resuming() && now.mono.After(l.resumeBy) {
+	if l.resuming() && !now.mono.Before(l.resumeBy) {
 		l.endResuming()
 		l.publish(false)
 	}
@@ -157,7 +160,7 @@ func (l *loop) advance() {
 	if l.phase == releasing && l.term == nil && !l.inFlight {
 		l.rest(now)
 	}
-	if l.stopping() && l.phase != stopped && now.mono.After(l.stopBy) {
+	if l.stopping() && l.phase != stopped && !now.mono.Before(l.stopBy) {
 		l.phase = stopped
 		if l.result == nil && (l.term != nil || l.inFlight) {
 			l.result = fmt.Errorf("%w: %w", ErrNotReleased, context.DeadlineExceeded)
