@@ -32,7 +32,7 @@ demo: build ## Watch three contenders elect a leader and hand over, in half a mi
 
 test: ## Run all tests with the race detector on real servers (installs missing ones as root)
 	@internal/testserver/install.sh
-	@go test -race -p 2 -timeout 20m -json $(ARGS) | go run .ci/testcount.go
+	@go test -race -p 2 -timeout 20m $(if $(CI),-count=1) -json $(ARGS) | go run .ci/testcount.go
 
 lint: ## Check format, vet, lint, layering and tidiness
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -s -l); [ -z "$$unformatted" ] || { echo "run make fmt for: $$unformatted"; exit 1; }

@@ -1,67 +1,108 @@
 // Testcount reads the output of `go test -json`, passes on what a reader wants to see of it (a line for
 // each package, the whole output of what failed, each skip) and closes with the number of tests and
-// subtests that passed, failed and were skipped. It fails if any failed or none ran, and, where CI=true,
+// subtests that passed, failed and were skipped. A test that did not end has failed, and a package that fails
+// on its own account, such as one that does not compile, counts as a test that did. It fails if any failed or none ran, and, where CI=true,
 // if any was skipped.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
 )
 
+// event is one line of `go test -json`; see `go doc test2json` and `go help buildjson`.
 type event struct {
 	Action, Package, Test, Output, ImportPath string
 }
 
+func (e event) name() name { return name{cmp.Or(e.Package, e.ImportPath), e.Test} }
+
+type name struct{ pkg, test string }
+
+func (n name) String() string { return strings.TrimSpace(n.pkg + " " + n.test) }
+
+// count is what was seen so far.
+type count struct {
+	passed, failed, skipped int
+	faulty                  map[string]bool   // packages with a failure that is counted
+	output                  map[name][]string // of what has not ended yet
+}
+
 func main() {
-	var passed, failed, skipped, broken int
-	output := map[string][]string{} // of tests and packages that have not ended yet
+	c := count{faulty: map[string]bool{}, output: map[name][]string{}}
 	in := bufio.NewReader(os.Stdin)
 	for {
 		line, err := in.ReadBytes('\n')
-		if len(line) > 0 {
-			var e event
-			if json.Unmarshal(line, &e) != nil { // the go command's own words
-				os.Stdout.Write(line)
-			}
-			key := e.ImportPath + e.Package + " " + e.Test
-			switch e.Action {
-			case "output", "build-output":
-				output[key] = append(output[key], e.Output)
-				if e.Test == "" && (strings.HasPrefix(e.Output, "ok ") || strings.HasPrefix(e.Output, "?")) {
-					fmt.Print(e.Output)
-				}
-				continue
-			case "pass":
-				if e.Test != "" {
-					passed++
-				}
-			case "skip":
-				if e.Test != "" {
-					skipped++
-					fmt.Printf("skipped %s:\n%s", key, strings.Join(output[key], ""))
-				}
-			case "fail", "build-fail":
-				if e.Test != "" {
-					failed++
-				} else {
-					broken++
-				}
-				fmt.Printf("failed %s:\n%s", key, strings.Join(output[key], ""))
-			default:
-				continue
-			}
-			delete(output, key)
+		var e event
+		switch {
+		case len(line) == 0:
+		case json.Unmarshal(line, &e) == nil:
+			c.take(e)
+		default: // the go command's own words
+			_, _ = os.Stdout.Write(line)
 		}
 		if err != nil {
 			break
 		}
 	}
-	fmt.Printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped)
-	if failed+broken > 0 || passed == 0 || skipped > 0 && os.Getenv("CI") == "true" {
+	fmt.Printf("%d passed, %d failed, %d skipped\n", c.passed, c.failed, c.skipped)
+	if c.failed > 0 || c.passed == 0 || c.skipped > 0 && os.Getenv("CI") == "true" {
 		os.Exit(1)
+	}
+}
+
+func (c *count) take(e event) {
+	n := e.name()
+	isTest := e.Test != ""
+	switch e.Action {
+	case "output", "build-output":
+		c.output[n] = append(c.output[n], e.Output)
+		if !isTest && (strings.HasPrefix(e.Output, "ok ") || strings.HasPrefix(e.Output, "?")) {
+			fmt.Print(e.Output)
+		}
+		return
+	case "pass":
+		if isTest {
+			c.passed++
+		}
+	case "skip":
+		if isTest {
+			c.skipped++
+			c.show("skipped", n)
+		}
+	case "build-fail": // its package's failure follows
+		c.show("failed", n)
+	case "fail":
+		if !isTest {
+			c.endUnfinished(n.pkg)
+		}
+		if isTest || !c.faulty[n.pkg] {
+			c.failed++
+			c.faulty[n.pkg] = true
+		}
+		c.show("failed", n)
+	default:
+		return
+	}
+	delete(c.output, n)
+}
+
+func (c *count) show(what string, n name) {
+	fmt.Printf("%s: %s\n%s", what, n, strings.Join(c.output[n], ""))
+}
+
+// endUnfinished fails the tests that a time-out or an exit of the test program ended.
+func (c *count) endUnfinished(pkg string) {
+	for n := range c.output {
+		if n.pkg == pkg && n.test != "" {
+			c.failed++
+			c.faulty[pkg] = true
+			c.show("unfinished", n)
+			delete(c.output, n)
+		}
 	}
 }
