@@ -213,6 +213,7 @@ func lead(ctx context.Context, dir, name string, c election.Contender, journal *
 		return err
 	}
 	for range rand.N(3) {
+		<-time.After(rand.N(4 * time.Millisecond)) // long enough to be stopped in
 		if began, err = boottime(); err != nil {
 			return err
 		}
