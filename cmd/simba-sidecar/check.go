@@ -89,26 +89,21 @@ func check(ctx context.Context, p process) error {
 // target returns how to ask the sidecar that is meant: what a flag or a variable of ours names, or else
 // where the sidecar's own variables put it. Its HTTP answer comes before its files, as it needs no clock.
 func (s *checkSettings) target(env environ) (func(context.Context) (bool, error), error) {
-	var sources []source
-	if s.origin["url"] != "" {
-		sources = append(sources, fixedSource(s.label("url"), s.url))
-	}
-	if s.origin["dir"] != "" && isFlag(s.origin["dir"]) {
-		sources = append(sources, fixedSource(s.label("dir"), s.dir))
-	}
-	chosen, err := choose("what to ask", sources...)
+	askFiles := func(context.Context) (bool, error) { return sinks.CheckDir(s.dir, time.Now()) }
 	listen := env[twin("listen")]
-	switch {
-	case err != nil:
-		return nil, err
-	case chosen == nil && s.dir != "" && (listen == "" || listen == off), chosen != nil && chosen.origin == "--dir":
-		return func(context.Context) (bool, error) { return sinks.CheckDir(s.dir, time.Now()) }, nil
-	case chosen == nil && listen == off:
+	switch urlFlag, dirFlag := isFlag(s.origin["url"]), isFlag(s.origin["dir"]); {
+	case urlFlag && dirFlag:
+		return nil, errors.New("--url and --dir both say what to ask: keep one of them")
+	case dirFlag:
+		return askFiles, nil
+	case s.url != "":
+		return askURL(s.label("url"), s.url)
+	case s.dir != "" && (listen == "" || listen == off):
+		return askFiles, nil
+	case listen == off:
 		return nil, errors.New("SIMBA_LISTEN is off and there is no SIMBA_DIR: say what to ask with --url or --dir")
-	case chosen == nil:
-		return s.askURL("SIMBA_LISTEN", "http://"+loopback(cmp.Or(listen, ":4040")))
 	}
-	return s.askURL(chosen.origin, s.url)
+	return askURL(twin("listen"), "http://"+loopback(cmp.Or(listen, ":4040")))
 }
 
 // loopback returns where a listener of this machine is reached.
@@ -126,7 +121,7 @@ func loopback(listen string) string {
 	return net.JoinHostPort(host, port)
 }
 
-func (s *checkSettings) askURL(origin, text string) (func(context.Context) (bool, error), error) {
+func askURL(origin, text string) (func(context.Context) (bool, error), error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("%s %q is not a URL: use one such as http://127.0.0.1:4040", origin, text)

@@ -91,8 +91,8 @@ func TestEveryFlagAndItsVariable(t *testing.T) {
 					origin string
 				}{
 					{"variable", []string{variable + "=" + sample}, args, variable},
-					{"flag", nil, append(args[:len(args):len(args)], "--"+flag.Name+"="+sample), "--" + flag.Name},
-					{"flag before variable", []string{variable + "=nonsense"}, append(args[:len(args):len(args)], "--"+flag.Name+"="+sample), "--" + flag.Name},
+					{"flag", nil, append(slices.Clip(args), "--"+flag.Name+"="+sample), "--" + flag.Name},
+					{"flag before variable", []string{variable + "=nonsense"}, append(slices.Clip(args), "--"+flag.Name+"="+sample), "--" + flag.Name},
 				} {
 					want := [2]string{shown, c.origin}
 					if diff := cmp.Diff(want, printed(t, c.env, c.args...)[row]); diff != "" {

@@ -240,7 +240,7 @@ func golden(t *testing.T, name, got string) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(path) //nolint:gosec // a name from a test
+	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

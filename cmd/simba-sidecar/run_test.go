@@ -50,7 +50,7 @@ func TestRunExitCodes(t *testing.T) {
 func script(t *testing.T, text string) string {
 	t.Helper()
 	path := writeFile(t, filepath.Join(t.TempDir(), "script"), text)
-	if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // to be run
+	if err := os.Chmod(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -101,7 +101,7 @@ func TestRunsOneCommandAtATime(t *testing.T) {
 			t.Errorf("exit code %d", code)
 		}
 	}
-	text, err := os.ReadFile(journal) //nolint:gosec // the test's own
+	text, err := os.ReadFile(journal)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,13 +236,13 @@ func TestRunAnswersHTTPIfAsked(t *testing.T) {
 // expectGone waits until the process that a file names has ended; a zombie counts.
 func expectGone(t *testing.T, file string) {
 	t.Helper()
-	text, err := os.ReadFile(file) //nolint:gosec // the test's own
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pid := strings.TrimSpace(string(text))
 	eventually(t, "the end of process "+pid, func() bool {
-		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat")) //nolint:gosec // the test's own process
+		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
 		_, state, _ := strings.Cut(string(stat), ") ")
 		return err != nil || strings.HasPrefix(state, "Z")
 	})

@@ -13,38 +13,24 @@ import (
 // runCommand waits to lead and runs a command for as long as this process does.
 func runCommand(ctx context.Context, p process) error {
 	s := runSettings()
-	st, command, mistakes := s.load(p)
-	if wantsHelp(mistakes) {
-		return printHelp(p.stdout, "run")
-	}
-	if len(command) == 0 && !s.printConfig {
-		mistakes = append(mistakes, errors.New(`run needs a command behind "--", as in: simba-sidecar run --mutex NAME --backend URL -- CMD ARG`))
-	}
-	if s.printConfig {
-		if err := s.print(p.stdout, st, p.env); err != nil {
-			return err
+	b, err := s.begin(p, "run", func(command []string) error {
+		if len(command) == 0 {
+			return errors.New(`run needs a command behind "--", as in: simba-sidecar run --mutex NAME --backend URL -- CMD ARG`)
 		}
-	}
-	if len(mistakes) > 0 {
-		return usage("run", mistakes...)
-	}
-	if s.printConfig {
 		return nil
-	}
-
-	c, err := newChild(command)
+	})
 	if err != nil {
 		return err
 	}
-	log, err := s.logger(p.stderr)
+	c, err := newChild(b.command)
 	if err != nil {
-		return &exitError{exitRunFailure, err}
+		return err
 	}
-	p.warnUnknown(log)
+	log := b.log
 	c.env, c.stdout, c.stderr, c.stopTimeout, c.log = inherited(p.environment), p.stdout, p.stderr, s.stopTimeout, log
 	contender := s.contender()
 	m := member{
-		settings: s, store: st, log: log, contender: contender,
+		settings: s, store: b.store, log: log, contender: contender,
 		// The command is killed after its own time-out, so this passes only if even that does not end it.
 		// Then the mutex is given up nevertheless, but not within the time that a loss would take.
 		stopTimeout: s.stopTimeout + contender.Lease(),
@@ -82,7 +68,7 @@ func runCommand(ctx context.Context, p process) error {
 	case err != nil && !errors.Is(err, election.ErrNotReleased): // our own failure, which the log names
 		return &exitError{code: exitRunFailure}
 	case c.lost:
-		return &exitError{exitLost, fmt.Errorf("leadership ended before %s did", command[0])}
+		return &exitError{exitLost, fmt.Errorf("leadership ended before %s did", b.command[0])}
 	case c.started:
 		return exitCode(ended)
 	case number != 0:

@@ -14,35 +14,21 @@ import (
 // serve is the sidecar: it contends, and publishes where it stands, until it is told to stop.
 func serve(ctx context.Context, p process) error {
 	s := serveSettings()
-	st, rest, mistakes := s.load(p)
-	if wantsHelp(mistakes) {
-		return printHelp(p.stdout, "")
-	}
-	if len(rest) > 0 {
-		mistakes = append(mistakes, fmt.Errorf(`unexpected %q behind "--": to run a command, use simba-sidecar run`, rest))
-	}
-	if s.printConfig {
-		if err := s.print(p.stdout, st, p.env); err != nil {
-			return err
+	b, err := s.begin(p, "", func(command []string) error {
+		if len(command) > 0 {
+			return fmt.Errorf(`unexpected %q behind "--": to run a command, use simba-sidecar run`, command)
 		}
-	}
-	if len(mistakes) > 0 {
-		return usage("", mistakes...)
-	}
-	if s.printConfig {
 		return nil
-	}
-	log, err := s.logger(p.stderr)
+	})
 	if err != nil {
 		return err
 	}
-	p.warnUnknown(log)
-
+	log := b.log
 	ctx, stop := untilSignal(ctx,
 		func(number syscall.Signal) { log.Info("stopping", "signal", number.String()) },
 		func(syscall.Signal) int { return exitFailure })
 	defer stop()
-	if err := s.serve(ctx, st, log); err != nil {
+	if err := s.serve(ctx, b.store, log); err != nil {
 		log.Error("stopped", "err", err)
 		code := &exitError{code: exitFailure}
 		errors.As(err, &code)

@@ -1,17 +1,14 @@
 package main
 
-import (
-	"time"
-)
+import "time"
 
-// settings are the values of the flags of `simba-sidecar` and `simba-sidecar run`, and of the one
-// variable that has no flag.
+// settings are the values of the flags of `simba-sidecar` and `simba-sidecar run`.
 type settings struct {
 	*flags
 
 	mutex, name                           string
 	backend, backendFile                  string
-	passwordFile, password                string
+	passwordFile                          string
 	tlsCA, tlsCert, tlsKey, tlsServerName string
 	ttl, transition, stopTimeout          time.Duration
 	listen, adminListen, dir              string

@@ -51,7 +51,7 @@ func (s *settings) checkContender() []error {
 
 // each returns the errors that were joined to err, if any were, else err itself, if there is one.
 func each(err error) []error {
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the list itself is wanted
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		return many.Unwrap()
 	}
 	return compact([]error{err})
