@@ -31,6 +31,7 @@ demo: build ## Watch three contenders elect a leader and hand over, in half a mi
 	@cmd/simba-sidecar/demo.sh
 
 test: ## Run all tests with the race detector on real servers (installs missing ones as root)
+	@command -v "$$(go env CC)" >/dev/null || { echo "the race detector needs a C compiler: apt-get install gcc libc6-dev"; exit 1; }
 	@internal/testserver/install.sh
 	@go test -race -p 2 -timeout 20m $(if $(CI),-count=1) -json $(ARGS) | go run .ci/testcount.go
 
