@@ -29,7 +29,7 @@ var kinds = []struct {
 
 func share(start func(testing.TB, *testserver.SQLOptions) *testserver.SQLServer) *testserver.Shared[*testserver.SQLServer] {
 	return testserver.Share(func(t testing.TB) *testserver.SQLServer {
-		return start(t, &testserver.SQLOptions{MaxConnections: 1000})
+		return start(t, manyConnections)
 	})
 }
 
@@ -40,6 +40,13 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// manyConnections are also the options of the servers that tests share. A MariaDB that starts removes all
+// of MariaDB's temporary tables from its tmpdir, also those of other servers: each needs a folder of its own.
+var (
+	ownTemp         = []string{"--tmpdir=."} // the data folder
+	manyConnections = &testserver.SQLOptions{MaxConnections: 1000, Args: ownTemp}
+)
 
 // store is an empty database on one server.
 type store struct {
