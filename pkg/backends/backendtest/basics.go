@@ -105,7 +105,7 @@ func (s *suite) onlyOneOfManyWins(t *testing.T) {
 	var calls sync.WaitGroup
 	for i, c := range all {
 		calls.Go(func() {
-			a, err := c.try(t, patience, acquire, 0)
+			a, err := c.try(t, limit(t), acquire, 0)
 			if err != nil {
 				t.Errorf("%s's acquire: %v", c.Identity, err)
 			}
@@ -162,7 +162,7 @@ func (s *suite) endedContext(t *testing.T) {
 		}
 	}
 	eventually(t, "a grant after calls with an ended context", func() bool {
-		a, err := c.try(t, patience, acquire, 0)
+		a, err := c.try(t, limit(t), acquire, 0)
 		return err == nil && a.Holder == c.Identity
 	})
 }

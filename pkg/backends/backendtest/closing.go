@@ -106,7 +106,7 @@ func goroutines(key, value string) (n int, stacks []byte) {
 		return 0, nil
 	}
 	label := fmt.Appendf(nil, "%q:%q", key, value)
-	count := regexp.MustCompile(`^(\d+) @ `)
+	count := regexp.MustCompile(`(?m)^(\d+) @ `)
 	for block := range bytes.SplitSeq(profile.Bytes(), []byte("\n\n")) {
 		if m := count.FindSubmatch(block); m != nil && bytes.Contains(block, label) {
 			of, _ := strconv.Atoi(string(m[1]))

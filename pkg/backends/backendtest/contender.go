@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// patience bounds whatever a test waits for. It is far beyond what anything takes, so that a slow
-	// machine fails no test.
-	patience = time.Minute
+	// patience is far beyond what anything takes that a test waits for, so that a slow machine fails no test.
+	patience = 30 * time.Second
 	// pause is how long a polling test leaves the store alone between two looks.
 	pause = 10 * time.Millisecond
 	// brief is the time-out of calls that are meant to fail.
@@ -24,9 +23,18 @@ const (
 // newMutex returns a name that every store takes and no other test uses.
 func newMutex() string { return "backendtest-" + strings.ToLower(rand.Text()) }
 
+// limit bounds what a test waits for. Well before the time-out of go test, which would end all tests and
+// show none of their logs, the test fails by itself.
+func limit(t *testing.T) time.Duration {
+	if deadline, ok := t.Deadline(); ok {
+		return min(patience, time.Until(deadline)/2)
+	}
+	return patience
+}
+
 // patient returns a contender whose lease does not run out during a test.
 func patient(mutex, identity string) election.Contender {
-	return election.Contender{Mutex: mutex, Identity: identity, TTL: 10 * patience, Transition: patience}
+	return election.Contender{Mutex: mutex, Identity: identity, TTL: 10 * time.Minute, Transition: time.Minute}
 }
 
 // hasty returns a contender with the shortest lease there is.
@@ -87,33 +95,45 @@ func (s *suite) proxy(t *testing.T) *faultproxy.Proxy {
 	return p
 }
 
-// try makes one call and leaves its error to the caller. A call that goes on for patience fails the test.
+// try makes one call and leaves its error to the caller. A call that does not end with its context ends
+// the test.
 func (c *contender) try(t *testing.T, timeout time.Duration, v verb, token uint64) (answer, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	var err error
 	a := answer{start: time.Now()}
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		a.Lease, err = c.call(ctx, v, token)
+		a.end = time.Now()
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return a, err
+	case <-time.After(timeout + limit(t)):
+		t.Fatalf("%s's %s goes on although its time-out of %v has long passed", c.Identity, v, timeout)
+		return answer{}, nil
+	}
+}
+
+func (c *contender) call(ctx context.Context, v verb, token uint64) (election.Lease, error) {
 	switch v {
 	case acquire:
-		a.Lease, err = c.backend.Acquire(ctx)
+		return c.backend.Acquire(ctx)
 	case renew:
-		a.Lease, err = c.backend.Renew(ctx, token)
+		return c.backend.Renew(ctx, token)
 	case release:
-		err = c.backend.Release(ctx, token)
-	case observe:
-		a.Lease, err = c.backend.Observe(ctx)
+		return election.Lease{}, c.backend.Release(ctx, token)
+	default:
+		return c.backend.Observe(ctx)
 	}
-	a.end = time.Now()
-	if took := a.end.Sub(a.start); took > timeout+patience/2 {
-		t.Errorf("%s's %s with a time-out of %v took %v", c.Identity, v, timeout, took)
-	}
-	return a, err
 }
 
 func (c *contender) must(t *testing.T, v verb, token uint64) answer {
 	t.Helper()
-	a, err := c.try(t, patience, v, token)
+	a, err := c.try(t, limit(t), v, token)
 	if err != nil {
 		t.Fatalf("%s's %s: %v", c.Identity, v, err)
 	}
@@ -213,7 +233,7 @@ func (c *contender) seesFree(t *testing.T) {
 // its holder. Between tries it does what else is given, which must not prolong the holder's lease.
 func (c *contender) takesOver(t *testing.T, promise time.Time, meanwhile ...func()) answer {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(pause) {
+	for deadline := time.Now().Add(limit(t)); time.Now().Before(deadline); time.Sleep(pause) {
 		seen := c.observe(t)
 		c.wantNotBefore(t, "observe", seen, promise)
 		a := c.acquire(t)
@@ -226,7 +246,7 @@ func (c *contender) takesOver(t *testing.T, promise time.Time, meanwhile ...func
 			f()
 		}
 	}
-	t.Fatalf("%s has not got the mutex within %v, although nobody renews the lease", c.Identity, patience)
+	t.Fatalf("%s does not get the mutex, although nobody renews the lease", c.Identity)
 	return answer{}
 }
 
@@ -255,7 +275,7 @@ func (c *contender) seesExpiry(t *testing.T, promise time.Time) {
 // eventually polls for a condition.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(pause) {
+	for deadline := time.Now().Add(limit(t)); !condition(); time.Sleep(pause) {
 		if time.Now().After(deadline) {
 			t.Fatalf("gave up waiting for %s", what)
 		}
@@ -274,7 +294,7 @@ func receive[T any](t *testing.T, what string, from <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-from:
-	case <-time.After(patience):
+	case <-time.After(limit(t)):
 		t.Fatalf("gave up waiting for %s", what)
 	}
 	return v

@@ -121,7 +121,7 @@ func (s *suite) cutAnswers(t *testing.T) {
 	for n := 0; n < 4096; n += 1 + n/4 {
 		proxy.Cut(n)
 		for _, v := range []verb{observe, acquire, renew} {
-			seen, err := b.try(t, patience, v, token)
+			seen, err := b.try(t, limit(t), v, token)
 			if err != nil {
 				failed++
 			} else {
@@ -148,7 +148,8 @@ func (s *suite) closeEndsACall(t *testing.T) {
 			ended := make(chan error, 1)
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*patience)
 			t.Cleanup(cancel)
-			go func() { ended <- c.call(ctx, v, token) }()
+			call := func() error { _, err := c.call(ctx, v, token); return err }
+			go func() { ended <- call() }()
 			time.Sleep(brief) // lets the call get to where it waits for the network
 			if err := within(t, "close", c.backend.Close); err != nil {
 				t.Logf("close beside a call in flight: %v", err)
@@ -156,7 +157,7 @@ func (s *suite) closeEndsACall(t *testing.T) {
 			if err := receive(t, "the call to end with its Backend", ended); err == nil {
 				t.Errorf("%s got an answer through a network that is down", v)
 			}
-			if err := within(t, "a call after close", func() error { return c.call(ctx, v, token) }); err == nil {
+			if err := within(t, "a call after close", call); err == nil {
 				t.Errorf("%s after close returned no error", v)
 			}
 			if err := c.backend.Close(); err != nil {
@@ -164,19 +165,4 @@ func (s *suite) closeEndsACall(t *testing.T) {
 			}
 		})
 	}
-}
-
-// call makes a call for the sake of its error.
-func (c *contender) call(ctx context.Context, v verb, token uint64) (err error) {
-	switch v {
-	case acquire:
-		_, err = c.backend.Acquire(ctx)
-	case renew:
-		_, err = c.backend.Renew(ctx, token)
-	case release:
-		err = c.backend.Release(ctx, token)
-	case observe:
-		_, err = c.backend.Observe(ctx)
-	}
-	return err
 }

@@ -49,9 +49,9 @@ func (s *suite) mutexNames(t *testing.T) {
 		token uint64
 	}
 	var all []held
-	for _, name := range oddNames(election.MaxMutexLength) {
+	for i, name := range oddNames(election.MaxMutexLength) {
 		// Since the names are the same in every run, the lease is one that a later run can wait for.
-		c := election.Contender{Mutex: name, Identity: "web-0_a", TTL: patience / 2, Transition: patience / 10}
+		c := election.Contender{Mutex: name, Identity: fmt.Sprintf("web-%d", i), TTL: patience * 8 / 10, Transition: patience / 10}
 		if slices.Contains(s.Refused, name) {
 			s.refuses(t, c)
 			continue
@@ -60,9 +60,9 @@ func (s *suite) mutexNames(t *testing.T) {
 		all = append(all, held{a, a.winsEventually(t, time.Time{}).Token})
 	}
 	for _, h := range all {
-		b := s.contend(t, h.Mutex, "web-1_b")
-		b.wantHeld(t, fmt.Sprintf("acquire of %q", h.Mutex), b.acquire(t), h.contender, h.token)
 		h.renews(t, h.token)
+		b := s.contend(t, h.Mutex, "look")
+		b.wantHeld(t, fmt.Sprintf("acquire of %q", h.Mutex), b.acquire(t), h.contender, h.token)
 	}
 	for _, h := range all {
 		h.release(t, h.token)

@@ -118,7 +118,7 @@ func (s *suite) lostAcquire(t *testing.T) {
 	last := b.wins(t).Token
 	b.release(t, last)
 	s.cutShort(t, proxy,
-		func() error { _, err := a.try(t, patience, acquire, 0); return err },
+		func() error { _, err := a.try(t, limit(t), acquire, 0); return err },
 		func() bool {
 			seen := b.observe(t)
 			won := a.wins(t)
@@ -143,7 +143,7 @@ func (s *suite) lostRenewal(t *testing.T) {
 	a, b := s.open(t, patient(mutex, "web-0_a"), proxy), s.contend(t, mutex, "web-1_b")
 	token := a.wins(t).Token
 	s.cutShort(t, proxy,
-		func() error { _, err := a.try(t, patience, renew, token); return err },
+		func() error { _, err := a.try(t, limit(t), renew, token); return err },
 		func() bool {
 			b.sees(t, a, token)
 			a.renews(t, token)
@@ -159,7 +159,7 @@ func (s *suite) lostRelease(t *testing.T) {
 	a, b := s.open(t, patient(mutex, "web-0_a"), proxy), s.contend(t, mutex, "web-1_b")
 	token := a.wins(t).Token
 	s.cutShort(t, proxy,
-		func() error { _, err := a.try(t, patience, release, token); return err },
+		func() error { _, err := a.try(t, limit(t), release, token); return err },
 		func() bool {
 			seen := b.observe(t)
 			a.release(t, token)

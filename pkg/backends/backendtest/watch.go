@@ -73,7 +73,7 @@ func (s *subscription) hint(t *testing.T, what string) {
 	case <-s.hints:
 	case err := <-s.ended:
 		t.Fatalf("watch returned while the test waited for the notification %s: %v", what, err)
-	case <-time.After(patience):
+	case <-time.After(limit(t)):
 		t.Fatalf("no notification %s", what)
 	}
 }
@@ -81,7 +81,7 @@ func (s *subscription) hint(t *testing.T, what string) {
 // winsByHint looks at the mutex when a hint says so, and only then, until it gets it.
 func (s *subscription) winsByHint(t *testing.T, c *contender) answer {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(limit(t)); time.Now().Before(deadline); {
 		s.hint(t, "after the mutex was released")
 		if a := c.acquire(t); a.Holder == c.Identity {
 			return a
@@ -151,7 +151,7 @@ func (s *suite) handOverThroughAQueue(t *testing.T) {
 				case <-ctx.Done():
 					return
 				}
-				a, err := c.try(t, patience, acquire, 0)
+				a, err := c.try(t, limit(t), acquire, 0)
 				if err == nil && a.Holder == c.Identity {
 					wins <- win{c, a}
 					return
