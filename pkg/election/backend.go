@@ -73,9 +73,9 @@ type Lease struct {
 	// Remaining is how long, counted from the start of the call, nobody else can take the mutex.
 	// A grant's is the contender's full lease, never computed from a read. 0 means not known.
 	Remaining time.Duration
-	// Lapsed says that Holder is "" only because, by the store's clock, the last lease ran out: nobody
-	// gave it up or deleted it. A store's clock may step, so a contender that has learned of a longer
-	// lease waits for that on its own clock. Stores that cannot tell leave it false.
+	// Lapsed says that Holder is "" though nobody gave the mutex up: by the store's clock the last lease
+	// ran out, or its record is gone. Clocks may step and records get lost, so a contender that has
+	// learned of a longer lease waits for that on its own clock. Stores that cannot tell leave it false.
 	Lapsed bool
 }
 
@@ -112,7 +112,7 @@ type Watcher interface {
 	// it again. It may run beside the Backend's other calls. notify never blocks.
 	Watch(ctx context.Context, notify func()) error
 	// Exclusive says that a hint normally wakes one contender, which then acts at once. Broadcast
-	// hints are acted on after up to 20 ms at random.
+	// hints are acted on after up to 10 ms at random.
 	Exclusive() bool
 }
 

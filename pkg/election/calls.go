@@ -48,7 +48,7 @@ var errLate = errors.New("the answer came after the deadline of the lease that i
 
 const (
 	spread      = 50 * time.Millisecond // over which contenders spread when a lease runs out
-	hintSpread  = 20 * time.Millisecond // over which they spread after a hint that woke all of them
+	hintSpread  = 10 * time.Millisecond // over which they spread after a hint that woke all of them
 	behindQueue = time.Second           // how long those who were not woken leave to the one who was
 )
 

@@ -55,8 +55,8 @@
 // that is spread at random.
 //
 // 9. A store's clock may step, and a store may lose data. A contender that has learned of a lease waits
-// for its end on its own clock before it believes that the lease has merely run out ([Lease].Lapsed);
-// a release it believes at once. A new token is larger than all that the store or this process has seen.
+// for its end on its own clock before it believes that the lease has run out or vanished
+// ([Lease].Lapsed); a release it believes at once. A new token is larger than all that the store or this process has seen.
 //
 // What no elector can do: stop a paused application that believes it leads (only the token can, checked
 // by the resource that is written to); survive a store that loses writes it had acknowledged, or whose
@@ -83,6 +83,6 @@
 // While contending, a hint or the end of the known lease leads to a read (Observe), and only a read that
 // finds the mutex free leads to an Acquire: a standby writes nothing. Without hints it polls at a
 // quarter of TTL; with them, at the known lease's end. After a hint that woke one contender it acts at
-// once, after one that woke all within 20 ms at random, and at the end of a lease within 50 ms. Where
+// once, after one that woke all within 10 ms at random, and at the end of a lease within 50 ms. Where
 // hints wake one contender, the others leave it a second.
 package election

@@ -292,6 +292,69 @@ func TestALateAnswerRevivesNobody(t *testing.T) {
 	})
 }
 
+func TestARenewalThatExecutesAfterTheDeadlineRevivesNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		b := s.client("a")
+		var broken atomic.Bool
+		b.faults = func(call string) fault {
+			switch {
+			case call == "renew" && broken.Load():
+				return fault{ghost: 9 * time.Second} // in time for the store, too late for us
+			case call == "release":
+				return fault{before: errDown}
+			}
+			return fault{}
+		}
+		a := start(t, b, nil)
+		await(t, time.Second, "a leads", a.leads)
+		broken.Store(true)
+		await(t, ttl, "a does not lead", func() bool { return !a.leads() })
+		broken.Store(false)
+		await(t, 3*lease, "a leads again", a.leads)
+		if got := a.terms(); !cmp.Equal(got, []uint64{1, 2}) {
+			t.Errorf("terms %v, want a new one after the deadline", got)
+		}
+	})
+}
+
+func TestATwinWithOurIdentityEndsTheTerm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		a := start(t, s.client("a"), nil)
+		await(t, time.Second, "a leads", a.leads)
+		s.set(func() { s.token, s.expires = 9, time.Now().Add(lease) })
+		await(t, ttl/3+10*time.Millisecond, "the term ends", func() bool { return a.State().Token != 1 })
+		if got := a.State(); got.Leading() {
+			t.Errorf("leads on by somebody else's term: %+v", got)
+		}
+	})
+}
+
+func TestStopAfterAGrantWhoseAnswerGotLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		b := s.client("a")
+		b.faults = func(call string) fault {
+			if call == "acquire" {
+				return fault{after: errDown}
+			}
+			return fault{}
+		}
+		a := start(t, b, nil)
+		await(t, time.Second, "the answer is lost", func() bool { return a.State().Reason != "" })
+		if err := a.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if holder, token := s.owner(); holder != "" || token != 1 {
+			t.Errorf("the store says %q %d, want a released term 1", holder, token)
+		}
+	})
+}
+
 func TestALateGrantIsGivenBackUnpublished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -811,11 +874,12 @@ func TestLock(t *testing.T) {
 			t.Errorf("cause %v, want ErrLost", cause)
 		}
 		s.set(func() { s.down = false })
-		if err := second.Unlock(); err != nil {
-			t.Error(err)
-		}
+		pass(t, 2*lease)
 		if holder, token := s.owner(); holder != "" || token != 2 {
 			t.Errorf("store says %q %d after the loss, want no further term", holder, token)
+		}
+		if err := second.Unlock(); err != nil {
+			t.Error(err)
 		}
 	})
 }

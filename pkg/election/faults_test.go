@@ -142,7 +142,7 @@ func (l *locked) fault(string) fault {
 	if quiet {
 		return fault{}
 	}
-	switch l.below(12) {
+	switch l.below(13) {
 	case 0:
 		return fault{before: errDown}
 	case 1:
@@ -153,6 +153,8 @@ func (l *locked) fault(string) fault {
 		return fault{delay: l.duration(3 * ttl), deaf: true}
 	case 4:
 		return fault{late: l.duration(ttl / 2)}
+	case 5:
+		return fault{ghost: l.duration(2 * ttl)}
 	default:
 		return fault{late: l.duration(50 * time.Millisecond)}
 	}

@@ -114,9 +114,9 @@ func (l *loop) run(ctx context.Context) error {
 func (l *loop) stopping() bool { return !l.stopBy.IsZero() }
 func (l *loop) resuming() bool { return !l.resumeBy.IsZero() }
 
-// candidate reports whether we want the mutex.
+// candidate reports whether a contending loop wants the mutex.
 func (l *loop) candidate() bool {
-	return !l.options.ObserveOnly && !l.stopping() && !time.Now().Before(l.coolUntil)
+	return !l.options.ObserveOnly && !time.Now().Before(l.coolUntil)
 }
 
 // sleep returns for how long nothing is due. It never exceeds a quarter of TTL: that is the heartbeat,
@@ -182,9 +182,6 @@ func (l *loop) lead(a answer, reason string) {
 func (l *loop) extend(a answer) {
 	t := a.term(l.contender)
 	l.due = a.start.mono.Add(t.until.mono.Sub(a.start.mono) / 3)
-	if l.term != nil && l.term.gone.until(t.gone) > 0 { // a grant never takes back what an earlier one gave
-		t.until, t.gone = l.term.until, l.term.gone
-	}
 	l.term = &t
 	l.cutoff = t.until.add(l.contender.Transition / 2)
 }

@@ -57,6 +57,7 @@ type fault struct {
 	delay         time.Duration // the effect happens after it
 	late          time.Duration // the answer comes so much after the effect
 	deaf          bool          // the call ignores its context
+	ghost         time.Duration // the call fails now, and takes effect so much later
 }
 
 // client is one contender's Backend on a store.
@@ -91,6 +92,10 @@ func (b *client) do(ctx context.Context, call string, effect func() election.Lea
 	}
 	if err := pause(ctx, b.rtt/2+f.delay); err != nil {
 		return election.Lease{}, err
+	}
+	if f.ghost > 0 {
+		time.AfterFunc(f.ghost, func() { b.set(func() { effect() }) })
+		return election.Lease{}, errDown
 	}
 	b.mu.Lock()
 	down := b.down
