@@ -48,10 +48,10 @@ func (s *suite) leavesNothingBehind(t *testing.T) {
 	mutex := newMutex()
 	const label = "backendtest"
 	files := openFiles()
-	pprof.Do(t.Context(), pprof.Labels(label, mutex), func(context.Context) {
+	pprof.Do(context.WithoutCancel(t.Context()), pprof.Labels(label, mutex), func(ctx context.Context) {
 		for i := range rounds {
 			c := s.open(t, patient(mutex, fmt.Sprintf("web-%d", i)), proxy)
-			c.useAndClose(t, i)
+			c.useAndClose(ctx, t, i)
 		}
 	})
 	eventually(t, "the goroutines of closed backends to end", func() bool {
@@ -71,14 +71,14 @@ func (s *suite) leavesNothingBehind(t *testing.T) {
 }
 
 // useAndClose makes every call once, in some rounds beside a Watch.
-func (c *contender) useAndClose(t *testing.T, round int) {
+func (c *contender) useAndClose(ctx context.Context, t *testing.T, round int) {
 	t.Helper()
 	var watching chan error
 	if w, ok := c.backend.(election.Watcher); ok && round%4 == 0 {
 		stands, once := make(chan struct{}), false
 		watching = make(chan error, 1)
 		go func() {
-			watching <- w.Watch(context.WithoutCancel(t.Context()), func() {
+			watching <- w.Watch(ctx, func() {
 				if !once {
 					once = true
 					close(stands)
@@ -95,7 +95,9 @@ func (c *contender) useAndClose(t *testing.T, round int) {
 		t.Errorf("close: %v", err)
 	}
 	if watching != nil {
-		receive(t, "watch to end with its Backend", watching)
+		if err := receive(t, "watch to end with its Backend", watching); err == nil {
+			t.Error("watch returned no error although its context has not ended")
+		}
 	}
 }
 

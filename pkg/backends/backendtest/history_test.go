@@ -3,6 +3,7 @@ package backendtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -228,8 +229,8 @@ func TestHistoryWithManyLostAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h History
 		var clients []*client
-		for _, name := range strings.Split("abcdefgh", "") {
-			clients = append(clients, newClient(t, &h, name))
+		for i := range 8 {
+			clients = append(clients, newClient(t, &h, fmt.Sprintf("web-%d", i)))
 		}
 		token := uint64(0)
 		for range 30 {

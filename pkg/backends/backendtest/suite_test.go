@@ -99,7 +99,7 @@ func TestSuiteCatchesMistakes(t *testing.T) {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			pattern := "^TestReference$/^" + strings.ReplaceAll(regexp.QuoteMeta(catcher), "/", "$/^") + "$"
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+pattern, "-test.short", "-test.v", "-test.timeout=20s") //nolint:gosec // this binary
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+pattern, "-test.short", "-test.v", "-test.timeout=20s")
 			cmd.Env = append(os.Environ(), mistakeVariable+"="+mistake)
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "--- FAIL: TestReference/"+catcher) {

@@ -137,8 +137,8 @@ func (s *suite) handOverThroughAQueue(t *testing.T) {
 		answer
 	}
 	wins := make(chan win)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
+	over := make(chan struct{})
+	defer close(over)
 	token := holder.wins(t).Token
 	const standbys = 4
 	for i := range standbys {
@@ -148,7 +148,7 @@ func (s *suite) handOverThroughAQueue(t *testing.T) {
 			for {
 				select {
 				case <-hints.hints:
-				case <-ctx.Done():
+				case <-over:
 					return
 				}
 				a, err := c.try(t, limit(t), acquire, 0)
