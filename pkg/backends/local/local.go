@@ -38,7 +38,8 @@ type Backend struct {
 	log       *slog.Logger
 	now       func() (time.Duration, error) // CLOCK_BOOTTIME; a field so that a test can pass time
 
-	seen uint64 // the largest token of any call so far
+	seen    uint64 // the largest token of any call so far
+	existed bool   // a call has found the state file: without it, the record is gone
 
 	close  sync.Once
 	closed chan struct{}
@@ -233,6 +234,7 @@ func (b *Backend) look(ctx context.Context) (now time.Duration, s state, err err
 		return 0, state{}, err
 	}
 	b.seen = max(b.seen, s.Token)
+	b.existed = b.existed || !s.missing
 	return now, s, nil
 }
 
@@ -241,7 +243,7 @@ func (b *Backend) report(s state, start, now time.Duration) election.Lease {
 	if s.live(b.boot, now) {
 		return election.Lease{Holder: s.Holder, Token: s.Token, Remaining: s.Expires - start}
 	}
-	return election.Lease{Lapsed: s.Holder != ""}
+	return election.Lease{Lapsed: s.Holder != "" || s.missing && b.existed}
 }
 
 func wrap(call string, err error) error {

@@ -205,7 +205,7 @@ func TestTokensGrowAfterTheFileWasDeleted(t *testing.T) {
 		if err := os.Remove(a.stateFile); err != nil {
 			t.Fatal(err)
 		}
-		same(t, "renew after deletion", renew(t, a, won.Token), election.Lease{})
+		same(t, "renew after deletion", renew(t, a, won.Token), election.Lease{Lapsed: true})
 		next := acquire(t, b)
 		if next.Holder != b.contender.Identity || next.Token <= won.Token {
 			t.Fatalf("got %+v after %+v", next, won)

@@ -22,6 +22,8 @@ type state struct {
 	Token   uint64        `json:"token"` // of the latest term, also after its end
 	Boot    string        `json:"boot,omitempty"`
 	Expires time.Duration `json:"expires,omitempty"`
+
+	missing bool // there is no file: there never was, or somebody deleted it
 }
 
 // live reports whether the lease lasts beyond now in that boot.
@@ -40,7 +42,7 @@ func readState(path, mutex string) (state, error) {
 		if _, err := os.Stat(filepath.Dir(path)); err != nil {
 			return state{}, fmt.Errorf("directory is gone, create it again: %w", err)
 		}
-		return state{Mutex: mutex, Token: uint64(max(0, time.Now().UnixMicro()))}, nil
+		return state{Mutex: mutex, Token: uint64(max(0, time.Now().UnixMicro())), missing: true}, nil
 	}
 	if err != nil {
 		return state{}, err
