@@ -197,7 +197,7 @@ func (b *Backend) change(ctx context.Context, decide func(s *state, now time.Dur
 	if !decide(&after, now) {
 		return b.report(before, start, now), nil
 	}
-	b.seen = max(b.seen, after.Token)
+	b.seen, b.existed = max(b.seen, after.Token), true
 	err = after.replace(b.stateFile, func() error {
 		// The disk may have kept us waiting, and others have read the old state by their clocks.
 		late, err := b.now()
