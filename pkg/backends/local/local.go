@@ -197,7 +197,7 @@ func (b *Backend) change(ctx context.Context, decide func(s *state, now time.Dur
 	if !decide(&after, now) {
 		return b.report(before, start, now), nil
 	}
-	b.seen, b.existed = max(b.seen, after.Token), true
+	b.seen = max(b.seen, after.Token)
 	err = after.replace(b.stateFile, func() error {
 		// The disk may have kept us waiting, and others have read the old state by their clocks.
 		late, err := b.now()
@@ -213,6 +213,7 @@ func (b *Backend) change(ctx context.Context, decide func(s *state, now time.Dur
 	if err != nil {
 		return election.Lease{}, err
 	}
+	b.existed = true
 	return election.Lease{Holder: after.Holder, Token: after.Token, Remaining: b.contender.Lease()}, nil
 }
 
