@@ -236,9 +236,10 @@ func folder(t *testing.T, addr string) string {
 
 func wantGone(t *testing.T, path string) {
 	t.Helper()
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is still there (%v)", path, err)
-	}
+	eventually(t, path+" to be removed", func() bool { // maybe by another test binary that starts a server now
+		_, err := os.Stat(path)
+		return errors.Is(err, os.ErrNotExist)
+	})
 }
 
 func eventually(t *testing.T, what string, condition func() bool) {

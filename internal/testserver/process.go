@@ -19,7 +19,6 @@ const tailSize = 4 << 10
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has exited and is reaped
-	err  error         // why it exited; to be read after done
 }
 
 // startProcess runs argv in dir, with what it prints appended to the log file.
@@ -45,7 +44,7 @@ func startProcess(argv []string, dir, logFile string) (*process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			p.err = cmd.Wait()
+			_ = cmd.Wait() // end tells
 			close(p.done)
 		}
 	}()
@@ -67,6 +66,9 @@ func (p *process) exited() bool {
 		return false
 	}
 }
+
+// end says how a process that has exited did so.
+func (p *process) end() string { return p.cmd.ProcessState.String() }
 
 // kill ends the process at once and returns when it is reaped.
 func (p *process) kill() {

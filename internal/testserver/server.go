@@ -149,7 +149,8 @@ func (s *Server) report(t testing.TB) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running && s.process.exited() {
-		t.Errorf("%s ended by itself: %v\n%s", s.name, s.process.err, s.tail())
+		s.running = false // said once
+		t.Errorf("%s ended by itself: %s\n%s", s.name, s.process.end(), s.tail())
 	} else if t.Failed() {
 		t.Logf("%s at %s, last log lines:\n%s", s.name, s.addr, s.tail())
 	}
@@ -173,7 +174,7 @@ func (s *Server) run(t testing.TB) {
 		}
 		select {
 		case <-p.done:
-			t.Fatalf("start %s: it ended at once: %v\n%s", s.name, p.err, s.tail())
+			t.Fatalf("start %s: it ended at once: %s\n%s", s.name, p.end(), s.tail())
 		case <-ctx.Done():
 			p.kill()
 			t.Fatalf("start %s: no answer within %v: %v\n%s", s.name, startTimeout, err, s.tail())
