@@ -53,43 +53,52 @@ const attempts = 3
 
 // Acquire implements election.Backend. It creates the table and the row if they are missing.
 func (b *Backend) Acquire(ctx context.Context) (election.Lease, error) {
-	return b.call(ctx, func(ctx context.Context, s *session, start time.Time) (lease election.Lease, err error) {
-		if err := b.ensureTable(ctx, s.conn); err != nil {
+	return b.call(ctx, func(ctx context.Context, s *session, start time.Time) (election.Lease, error) {
+		lease, err := b.take(ctx, s.conn, start)
+		if b.tableOK && isServerError(err, errNoTable) { // dropped since
+			b.tableOK, b.rowOK = false, false
+			lease, err = b.take(ctx, s.conn, start)
+		}
+		return lease, err
+	})
+}
+
+func (b *Backend) take(ctx context.Context, c *sql.Conn, start time.Time) (lease election.Lease, err error) {
+	if err := b.ensureTable(ctx, c); err != nil {
+		return lease, err
+	}
+	if !b.rowOK {
+		if lease, err = b.readOrCreate(ctx, c, start); err != nil {
 			return lease, err
 		}
-		if !b.rowOK {
-			if lease, err = b.readOrCreate(ctx, s.conn, start); err != nil {
-				return lease, err
-			}
+	}
+	me, ttl, full := b.contender.Identity, b.contender.TTL.Milliseconds(), b.contender.Lease()
+	for range attempts {
+		r, err := c.ExecContext(ctx, b.statements.acquire, b.seen, ttl, full.Milliseconds(), me, b.contender.Mutex)
+		if err != nil {
+			return lease, err
 		}
-		me, ttl, full := b.contender.Identity, b.contender.TTL.Milliseconds(), b.contender.Lease()
-		for range attempts {
-			r, err := s.conn.ExecContext(ctx, b.statements.acquire, b.seen, ttl, full.Milliseconds(), me, b.contender.Mutex)
-			if err != nil {
-				return lease, err
-			}
-			if n, err := r.RowsAffected(); err != nil || n > 0 {
-				token, idErr := r.LastInsertId()
-				//nolint:gosec // the driver's int64 carries the column's 64 bits unchanged
-				return election.Lease{Holder: me, Token: uint64(token), Remaining: full}, errors.Join(err, idErr)
-			}
-			if lease, err = b.readOrCreate(ctx, s.conn, start); err != nil {
-				return lease, err
-			}
-			switch lease.Holder {
-			case "":
-			case me:
-				if ok, err := b.extend(ctx, s.conn, lease.Token); ok || err != nil {
-					lease.Remaining = full
-					return lease, err
-				}
-				lease = election.Lease{Lapsed: true}
-			default:
-				return lease, nil
-			}
+		if n, err := r.RowsAffected(); err != nil || n > 0 {
+			token, idErr := r.LastInsertId()
+			//nolint:gosec // the driver's int64 carries the column's 64 bits unchanged
+			return election.Lease{Holder: me, Token: uint64(token), Remaining: full}, errors.Join(err, idErr)
 		}
-		return lease, nil
-	})
+		if lease, err = b.readOrCreate(ctx, c, start); err != nil {
+			return lease, err
+		}
+		switch lease.Holder {
+		case "":
+		case me:
+			if ok, err := b.extend(ctx, c, lease.Token); ok || err != nil {
+				lease.Remaining = full
+				return lease, err
+			}
+			lease = election.Lease{Lapsed: true}
+		default:
+			return lease, nil
+		}
+	}
+	return lease, nil
 }
 
 // Renew implements election.Backend.
@@ -122,6 +131,9 @@ func (b *Backend) Renew(ctx context.Context, token uint64) (election.Lease, erro
 func (b *Backend) Release(ctx context.Context, token uint64) error {
 	_, err := b.call(ctx, func(ctx context.Context, s *session, _ time.Time) (election.Lease, error) {
 		_, err := s.conn.ExecContext(ctx, b.statements.release, b.contender.Mutex, b.contender.Identity, token, token)
+		if isServerError(err, errNoTable) {
+			err = nil
+		}
 		if err == nil && (s.queue || s.leader) {
 			_ = b.unlockBoth(ctx, s) // the row is free; should this fail, the locks end with the session
 		}
@@ -141,9 +153,6 @@ func (b *Backend) Observe(ctx context.Context) (election.Lease, error) {
 			b.tableOK = exists
 		}
 		lease, _, err := b.read(ctx, s.conn, start)
-		if isServerError(err, errNoTable) {
-			return election.Lease{}, nil
-		}
 		return lease, err
 	})
 }
@@ -170,6 +179,9 @@ func (b *Backend) Close() error {
 func (b *Backend) extend(ctx context.Context, c *sql.Conn, token uint64) (bool, error) {
 	r, err := c.ExecContext(ctx, b.statements.renew, b.contender.TTL.Milliseconds(), b.contender.Lease().Milliseconds(),
 		b.contender.Mutex, b.contender.Identity, token)
+	if isServerError(err, errNoTable) {
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -193,13 +205,14 @@ func (b *Backend) readOrCreate(ctx context.Context, c *sql.Conn, start time.Time
 	return lease, err
 }
 
-// read returns what the row says, and whether there is one.
+// read returns what the row says, and whether there is one. A table that was dropped has none: whoever
+// creates it again takes the mutex at once, so its holder must not go on.
 func (b *Backend) read(ctx context.Context, c *sql.Conn, start time.Time) (lease election.Lease, exists bool, err error) {
 	var r row
 	// The lease outlives the call's start by that much more; the clock's last millisecond is not certain.
 	sent := max(0, time.Since(start)-time.Millisecond)
 	err = c.QueryRowContext(ctx, b.statements.read, b.contender.Mutex).Scan(&r.mutex, &r.owner, &r.transitionAt, &r.token, &r.now)
-	if errors.Is(err, sql.ErrNoRows) {
+	if errors.Is(err, sql.ErrNoRows) || isServerError(err, errNoTable) {
 		return election.Lease{}, false, nil
 	}
 	if err != nil {
@@ -211,8 +224,8 @@ func (b *Backend) read(ctx context.Context, c *sql.Conn, start time.Time) (lease
 	b.rowOK = true
 	b.seen = max(b.seen, r.token)
 	lease, err = r.lease()
-	if lease.Remaining > 0 {
-		lease.Remaining += sent
+	if left := lease.Remaining; left > 0 {
+		lease.Remaining = max(left, min(left+sent, b.contender.Lease())) // not more than it can have been, if we are all alike
 	}
 	return lease, true, err
 }

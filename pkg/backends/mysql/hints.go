@@ -13,6 +13,8 @@ const (
 	headPatience = 100 * time.Millisecond
 	// lookAgain is the pause between two looks at a row whose holder does not have the leader's lock.
 	lookAgain = 250 * time.Millisecond
+	// lookAway is how long a head whose contender did not act stays out of the queue.
+	lookAway = time.Second
 )
 
 // watched is a Backend with hints.
@@ -49,7 +51,9 @@ func (b *Backend) watch(ctx context.Context, notify func()) error {
 	if err := b.tryLocks(ctx, s); err != nil {
 		return err
 	}
-	notify()
+	if !s.leader { // else hold does it at once
+		notify()
+	}
 	for err == nil {
 		leading := b.leads()
 		switch {
@@ -140,8 +144,8 @@ func (b *Backend) queueUp(ctx context.Context, s *session) error {
 	b.mu.Lock()
 	b.onLead = nil
 	b.mu.Unlock()
-	if err != nil && wait.Err() != nil && ctx.Err() == nil {
-		return b.reconnect(ctx, s) // giving up a wait has cost the connection
+	if wait.Err() != nil && ctx.Err() == nil {
+		return b.reconnect(ctx, s) // giving up has cost the connection, even if the lock came just then
 	}
 	return err
 }
@@ -156,9 +160,7 @@ func (b *Backend) hold(ctx context.Context, s *session, notify func()) error {
 	patience := time.NewTimer(headPatience)
 	defer patience.Stop()
 	led := before.leading
-	if !led {
-		notify()
-	}
+	notify()
 	for {
 		if led {
 			patience.Stop()
@@ -188,7 +190,7 @@ func (b *Backend) hold(ctx context.Context, s *session, notify func()) error {
 		case heldByOther:
 			return b.lookAgain(ctx, s)
 		case idle: // not interested, as during a cool-down, or not able: let the others try
-			return b.letGo(ctx, s, b.contender.TTL/2)
+			return b.letGo(ctx, s, lookAway)
 		}
 	}
 }

@@ -77,12 +77,12 @@ func onOwn(t *testing.T, o *testserver.SQLOptions, test func(*testing.T, *store)
 	}
 }
 
-func newStore(t *testing.T, s *testserver.SQLServer) *store {
+func newStore(t testing.TB, s *testserver.SQLServer) *store {
 	database := s.Database(t)
 	return &store{s, database, s.DB(t, database)}
 }
 
-func (s *store) exec(t *testing.T, statement string, args ...any) {
+func (s *store) exec(t testing.TB, statement string, args ...any) {
 	t.Helper()
 	if _, err := s.root.ExecContext(t.Context(), statement, args...); err != nil {
 		t.Fatalf("%s: %v", statement, err)

@@ -1,8 +1,10 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
@@ -55,25 +57,36 @@ func (b *Backend) begin(parent context.Context) (ctx context.Context, done func(
 	}, nil
 }
 
-// call runs f on the connection that calls use now, and draws the conclusions from its answer.
-func (b *Backend) call(ctx context.Context, f func(context.Context, *session, time.Time) (election.Lease, error)) (election.Lease, error) {
+// query makes one call's statements on a session. start is when the call began.
+type query func(ctx context.Context, s *session, start time.Time) (election.Lease, error)
+
+// call makes q on the connection that calls use now, and draws the conclusions from its answer.
+func (b *Backend) call(ctx context.Context, q query) (election.Lease, error) {
 	start := time.Now()
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return election.Lease{}, err
 	}
 	defer done()
+	lease, err := b.try(ctx, q, start)
+	if errors.Is(err, sqldriver.ErrBadConn) { // it was dead before anything was sent
+		lease, err = b.try(ctx, q, start)
+	}
+	return lease, b.explain(err)
+}
+
+func (b *Backend) try(ctx context.Context, q query, start time.Time) (election.Lease, error) {
 	s, giveBack, err := b.borrow(ctx)
 	if err != nil {
-		return election.Lease{}, b.explain(err)
+		return election.Lease{}, err
 	}
 	defer giveBack()
-	lease, err := f(ctx, s, start)
-	b.conclude(s, lease, err)
+	lease, err := q(ctx, s, start)
 	if err != nil {
-		return election.Lease{}, b.explain(err)
+		lease = election.Lease{}
 	}
-	return lease, nil
+	b.conclude(ctx, s, lease, err)
+	return lease, err
 }
 
 // borrow returns Watch's session if it is lent, else the calls' own, which it opens if need be.
@@ -104,7 +117,7 @@ func (b *Backend) borrow(ctx context.Context) (s *session, giveBack func(), err 
 }
 
 // conclude takes over what an answer says. After an error no connection is trusted; a standby keeps none.
-func (b *Backend) conclude(s *session, lease election.Lease, err error) {
+func (b *Backend) conclude(ctx context.Context, s *session, lease election.Lease, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.used = time.Now()
@@ -113,6 +126,7 @@ func (b *Backend) conclude(s *session, lease election.Lease, err error) {
 		b.tableOK, b.rowOK = false, false // the next connection may reach another server
 		s.broken = err
 	} else {
+		s.broken = cmp.Or(s.broken, ctx.Err()) // a call that ended just in time has cost the connection
 		b.seen = max(b.seen, lease.Token)
 		b.standing.answers++
 		b.standing.holder = lease.Holder
@@ -120,7 +134,7 @@ func (b *Backend) conclude(s *session, lease election.Lease, err error) {
 		if b.standing.leading && b.onLead != nil {
 			b.onLead()
 		}
-		keep = b.standing.leading || lease.Holder == ""
+		keep = s.broken == nil && (b.standing.leading || lease.Holder == "")
 	}
 	switch {
 	case s == b.own && !keep:
