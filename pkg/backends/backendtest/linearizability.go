@@ -23,18 +23,19 @@ func (s *suite) linearizability() []test {
 }
 
 const (
-	// leastTerms is how many terms a run must have seen to count. A run has some ten times as many.
-	leastTerms = 5
-	// rounds is how many calls each contender of a run makes.
-	rounds, shortRounds = 250, 60
+	// leastTerms is how many terms a run must have seen to show anything.
+	leastTerms, shortLeastTerms = 20, 5
+	// leastCalls is how many calls each contender makes, and mostCalls how many if terms are rare.
+	leastCalls, shortLeastCalls = 250, 60
+	mostCalls                   = 10 * leastCalls
 )
 
 func (s *suite) randomCalls(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	n := rounds
+	calls, terms := leastCalls, leastTerms
 	if testing.Short() {
-		n = shortRounds
+		calls, terms = shortLeastCalls, shortLeastTerms
 	}
 	_, most := s.grant(hasty("m", "i"))
 	h := &History{Late: s.Late + most - hasty("m", "i").Lease()}
@@ -54,12 +55,14 @@ func (s *suite) randomCalls(t *testing.T) {
 		if s.Addr != "" {
 			w.proxy = s.proxy(t)
 		}
-		running.Go(func() { w.walk(t, n) })
+		running.Go(func() {
+			w.walk(t, func(n int) bool { return n < calls || h.Terms() < terms && n < mostCalls })
+		})
 	}
 	running.Wait()
 	h.Check(t)
-	if terms := h.Terms(); terms < leastTerms {
-		t.Errorf("%d terms in the whole run: too few to show anything", terms)
+	if got := h.Terms(); got < terms {
+		t.Errorf("%d terms in the whole run: too few to show anything", got)
 	}
 }
 
@@ -101,9 +104,9 @@ type walker struct {
 	proxy     *faultproxy.Proxy // nil without a network
 }
 
-func (w *walker) walk(t *testing.T, rounds int) {
+func (w *walker) walk(t *testing.T, more func(calls int) bool) {
 	var b election.Backend
-	for range rounds {
+	for calls := 0; more(calls); calls++ {
 		if b == nil {
 			if b = w.open(t); b == nil {
 				return
@@ -115,7 +118,11 @@ func (w *walker) walk(t *testing.T, rounds int) {
 			_ = b.Close()
 			b = nil
 		}
-		time.Sleep(w.upTo(40 * time.Millisecond)) // spreads the calls over many leases
+		rest := w.upTo(40 * time.Millisecond)
+		if w.random.IntN(50) == 0 {
+			rest = w.upTo(3 * time.Second)
+		}
+		time.Sleep(rest) // spreads the calls over many leases, and lets some run out
 	}
 	if b != nil {
 		_ = b.Close()
@@ -167,13 +174,13 @@ func (w *walker) call(ctx context.Context, b election.Backend) {
 	defer cancel()
 	var lease election.Lease
 	switch n := w.random.IntN(100); {
-	case n < 45:
+	case n < 40:
 		lease, _ = b.Acquire(ctx)
-	case n < 75:
+	case n < 65:
 		lease, _ = b.Renew(ctx, w.tokens.pick(w.random))
-	case n < 83:
+	case n < 80:
 		_ = b.Release(ctx, w.tokens.pick(w.random))
-	case n < 84:
+	case n < 82:
 		_ = b.Release(ctx, 0)
 	default:
 		lease, _ = b.Observe(ctx)

@@ -9,7 +9,8 @@ import (
 	"github.com/simba-sidecar/simba-sidecar/pkg/election"
 )
 
-// watch is about hints. They may come for no reason, or late, so that only their absence fails a test.
+// watch is about hints. They may come for no reason, late or merged, and an Elector survives the loss of any;
+// but a backend that loses one while nothing is broken has a bug, so their absence fails a test.
 func (s *suite) watch() []test {
 	tests := []test{
 		{"NotifiesOnceItStands", s.notifiesOnceItStands},
