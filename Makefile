@@ -35,12 +35,10 @@ test: ## Run all tests with the race detector on real servers (installs missing 
 	@internal/testserver/install.sh
 	@go test -race -p 2 -timeout 20m $(if $(CI),-count=1) -json $(ARGS) | go run .ci/testcount.go
 
-lint: ## Check format, vet, lint, layering and tidiness
+lint: ## Check format, vet, lint, layering and tidiness of both modules
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -s -l); [ -z "$$unformatted" ] || { echo "run make fmt for: $$unformatted"; exit 1; }
-	go mod tidy -diff
-	go vet ./...
 	go vet .ci/testcount.go # its folder is not part of ./...
-	$(GOLANGCI_LINT) run
+	for module in . bench; do (cd $$module && go mod tidy -diff && go vet ./... && $(GOLANGCI_LINT) run); done
 	@# Outside the bubbles of testing/synctest a sleep is the interval of a poll, or says on its line what it is for.
 	@sleeps=$$(git ls-files -z '*.go' | xargs -0 grep -LZ '"testing/synctest"' | xargs -0 grep -n 'time\.Sleep(' | \
 		grep -vE 'for .*; time\.Sleep\(|time\.Sleep\(.*\) // [a-z]' || true); \
