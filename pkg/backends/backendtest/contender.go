@@ -47,6 +47,11 @@ func steady(mutex, identity string) election.Contender {
 	return election.Contender{Mutex: mutex, Identity: identity, TTL: 4 * time.Second, Transition: 500 * time.Millisecond}
 }
 
+// calm returns a contender for an Elector, whose calls have a quarter of TTL: enough on a busy machine.
+func calm(mutex, identity string) election.Contender {
+	return election.Contender{Mutex: mutex, Identity: identity, TTL: 3 * time.Second, Transition: time.Second}
+}
+
 // contender makes the raw calls of one Backend. Errors of calls end the test.
 type contender struct {
 	election.Contender

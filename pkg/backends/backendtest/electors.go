@@ -87,7 +87,7 @@ func (s *suite) startAndStop(t *testing.T) {
 	mutex := newMutex()
 	look := s.contend(t, mutex, "look")
 	for range 2 {
-		c := hasty(mutex, "web-0_a")
+		c := calm(mutex, "web-0_a")
 		k := s.elect(t, s.open(t, c, nil).backend, c, nil, nil)
 		state := k.leads(t)
 		if a := look.observe(t); k.State().Leading() && (a.Holder != c.Identity || a.Token != state.Token) {
@@ -96,7 +96,7 @@ func (s *suite) startAndStop(t *testing.T) {
 		k.ends(t)
 		look.seesFree(t)
 	}
-	c := hasty(mutex, "web-1_b") // stopped before it could lead
+	c := calm(mutex, "web-1_b") // stopped before it could lead
 	k := s.elect(t, s.open(t, c, nil).backend, c, nil, nil)
 	k.ends(t)
 	look.seesFree(t)
@@ -104,7 +104,7 @@ func (s *suite) startAndStop(t *testing.T) {
 
 // sameBackendAgain gives the Backend of an Elector that has stopped to another.
 func (s *suite) sameBackendAgain(t *testing.T) {
-	c := hasty(newMutex(), "web-0_a")
+	c := calm(newMutex(), "web-0_a")
 	b := s.open(t, c, nil).backend
 	last := uint64(0)
 	for range 3 {
@@ -124,7 +124,7 @@ func (s *suite) leadsBeyondTheLease(t *testing.T) {
 	c := steady(mutex, "web-0_a")
 	k := s.elect(t, s.open(t, c, nil).backend, c, nil, nil)
 	first := k.leads(t)
-	b := s.open(t, hasty(mutex, "web-1_b"), nil)
+	b := s.open(t, calm(mutex, "web-1_b"), nil)
 	for end := time.Now().Add(2 * c.Lease()); time.Now().Before(end); time.Sleep(c.TTL / 40) {
 		if state := k.State(); !state.Leading() || state.Token != first.Token {
 			t.Fatalf("the term with token %d became %+v", first.Token, state)
@@ -138,13 +138,13 @@ func (s *suite) leadsBeyondTheLease(t *testing.T) {
 
 func (s *suite) observer(t *testing.T) {
 	mutex := newMutex()
-	c := hasty(mutex, "observer")
+	c := calm(mutex, "observer")
 	o := s.elect(t, s.open(t, c, nil).backend, c, nil, &election.Options{ObserveOnly: true})
 	eventually(t, "the observer's first answer", func() bool { return o.Ready() == nil })
 	look := s.contend(t, mutex, "look")
 	look.seesFree(t)
 	for i := range 2 {
-		c := hasty(mutex, fmt.Sprintf("web-%d", i))
+		c := calm(mutex, fmt.Sprintf("web-%d", i))
 		k := s.elect(t, s.open(t, c, nil).backend, c, nil, nil)
 		o.follows(t, k.leads(t))
 		if state := o.State(); state.Leading() || state.Status != election.Observer {
@@ -161,24 +161,20 @@ func (s *suite) standbyFollows(t *testing.T) {
 	mutex := newMutex()
 	var all []*candidate
 	for i := range 3 {
-		c := hasty(mutex, fmt.Sprintf("web-%d", i))
+		c := calm(mutex, fmt.Sprintf("web-%d", i))
 		all = append(all, s.elect(t, s.open(t, c, nil).backend, c, nil, nil))
-		all[i].follows(t, all[0].leads(t))
 	}
-	leader := all[0]
-	for range 6 {
-		before := leader.State()
+	last := uint64(0)
+	for range 4 {
+		leader := agree(t, all)
+		token := leader.State().Token
 		if err := leader.StepDown(t.Context(), time.Second); err != nil {
 			t.Errorf("%s's step-down: %v", leader.identity, err)
 		}
-		leader = someLeader(t, all)
-		state := leader.State()
-		if state.Token <= before.Token && before.Token != 0 {
-			t.Errorf("token %d follows token %d", state.Token, before.Token)
+		if token <= last {
+			t.Errorf("token %d follows token %d", token, last)
 		}
-		for _, k := range all {
-			k.follows(t, state)
-		}
+		last = token
 	}
 }
 
@@ -203,7 +199,7 @@ func (s *suite) partition(t *testing.T) {
 	proxy := s.proxy(t)
 	mutex := newMutex()
 	stage := newStage(t)
-	a, b := hasty(mutex, "web-0_a"), hasty(mutex, "web-1_b")
+	a, b := calm(mutex, "web-0_a"), calm(mutex, "web-1_b")
 	ka := s.elect(t, s.open(t, a, proxy).backend, a, stage.part(), nil)
 	first := ka.leads(t)
 	kb := s.elect(t, s.open(t, b, nil).backend, b, stage.part(), nil)
@@ -241,8 +237,7 @@ func (s *suite) contention(t *testing.T) {
 	var all []*candidate
 	var proxies []*faultproxy.Proxy
 	for i := range contenders {
-		c := hasty(mutex, fmt.Sprintf("web-%d", i))
-		c.TTL = 2 * time.Second // a pause of a second must not make the test's machine lose terms
+		c := calm(mutex, fmt.Sprintf("web-%d", i))
 		var proxy *faultproxy.Proxy
 		if s.Addr != "" {
 			proxy = s.proxy(t)
@@ -254,12 +249,8 @@ func (s *suite) contention(t *testing.T) {
 	rounds := 0
 	for end := time.Now().Add(duration); time.Now().Before(end); rounds++ {
 		leader := someLeader(t, all)
-		state := leader.State()
-		if !state.Leading() {
-			continue
-		}
 		if rounds%4 == 0 { // standbys whose hints are exclusive learn of a new leader only when they poll
-			agree(t, all, leader)
+			leader = agree(t, all)
 		}
 		switch i := index(all, leader); {
 		case rounds%5 == 4 && proxies[i] != nil:
@@ -272,7 +263,7 @@ func (s *suite) contention(t *testing.T) {
 			}
 		}
 	}
-	agree(t, all, someLeader(t, all))
+	agree(t, all)
 	for _, k := range all {
 		k.stop()
 	}
@@ -295,16 +286,12 @@ func index(all []*candidate, k *candidate) int {
 	return -1
 }
 
-// agree waits until all name the same holder and term, and that leads. The leader may lose its term
-// meanwhile, on a slow machine.
-func agree(t *testing.T, all []*candidate, leader *candidate) {
+// agree waits until all name the same holder and term, and returns that leader. Leaders may change
+// meanwhile.
+func agree(t *testing.T, all []*candidate) (leader *candidate) {
 	t.Helper()
 	eventually(t, "all contenders to agree", func() bool {
-		for _, k := range all {
-			if k.State().Leading() {
-				leader = k
-			}
-		}
+		leader = someLeader(t, all)
 		want := leader.State()
 		for _, k := range all {
 			if s := k.State(); s.Holder != want.Holder || s.Token != want.Token || s.Leading() != (k == leader) {
@@ -313,6 +300,7 @@ func agree(t *testing.T, all []*candidate, leader *candidate) {
 		}
 		return want.Leading()
 	})
+	return leader
 }
 
 // stage checks that no two contenders lead at the same time. It learns of each end of leading before the
