@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"math"
+	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ type Backend struct {
 	options    Options
 	statements statements
 	locks      lockNames // of use to hints only
+	dialer     net.Dialer
 	db         *sql.DB
 
 	// What only calls touch; they are never concurrent.

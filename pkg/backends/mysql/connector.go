@@ -6,12 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"sync"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 )
+
+// keepAlive lets a standby's connection, over which nothing comes for minutes, break when the server is gone.
+func keepAlive() net.KeepAliveConfig {
+	return net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
+}
 
 // connector opens connections from what files and name servers say at that moment.
 type connector struct{ b *Backend }
@@ -22,6 +28,7 @@ func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	o, t := c.b.options, c.b.target
 	cfg := driver.NewConfig()
 	cfg.Net, cfg.Addr, cfg.DBName = "tcp", t.address, t.database
+	cfg.DialFunc = c.b.dialer.DialContext
 	cfg.User, cfg.Passwd = t.user, t.password
 	if o.Password != nil {
 		var err error

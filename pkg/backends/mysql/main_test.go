@@ -90,7 +90,7 @@ func (s *store) exec(t testing.TB, statement string, args ...any) {
 }
 
 // number returns the integer that a query yields.
-func (s *store) number(t *testing.T, query string, args ...any) (n int) {
+func (s *store) number(t testing.TB, query string, args ...any) (n int) {
 	t.Helper()
 	if err := s.root.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -99,7 +99,7 @@ func (s *store) number(t *testing.T, query string, args ...any) (n int) {
 }
 
 // status returns one of the server's own counters.
-func (s *store) status(t *testing.T, name string) (n int) {
+func (s *store) status(t testing.TB, name string) (n int) {
 	t.Helper()
 	var ignored string
 	if err := s.root.QueryRowContext(t.Context(), "show global status like '"+name+"'").Scan(&ignored, &n); err != nil {
@@ -109,7 +109,7 @@ func (s *store) status(t *testing.T, name string) (n int) {
 }
 
 // account creates an account with those rights on the database and returns its URL.
-func (s *store) account(t *testing.T, rights, password string) string {
+func (s *store) account(t testing.TB, rights, password string) string {
 	t.Helper()
 	name := "u" + strings.ToLower(rand.Text()[:12])
 	s.exec(t, "create user "+name+"@'%' identified by '"+password+"'")

@@ -53,6 +53,7 @@ func Open(location *url.URL, c election.Contender, o *Options) (election.Backend
 		contender:  c,
 		target:     t,
 		statements: newStatements(t.table),
+		dialer:     net.Dialer{KeepAliveConfig: keepAlive()},
 		wake:       make(chan struct{}, 1),
 		ends:       map[uint64]context.CancelFunc{},
 	}
