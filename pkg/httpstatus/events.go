@@ -24,7 +24,6 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.hub.leave(waiter)
 	t := stream{source: h.source, kind: h.kind, w: w, control: http.NewResponseController(w)}
-	_ = t.control.SetReadDeadline(time.Time{}) // it would end the request
 	w.Header().Set("Content-Type", "text/event-stream")
 	if r.Method == http.MethodHead {
 		return

@@ -80,6 +80,6 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 	if err := server.Shutdown(drain); err != nil {
 		_ = server.Close() // what does not end in time is cut off
 	}
-	<-failed
+	_ = <-failed // it says only that the server was closed
 	return nil
 }

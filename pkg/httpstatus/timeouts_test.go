@@ -158,6 +158,34 @@ func TestWaitingOutlivesTheServersTimeouts(t *testing.T) {
 	})
 }
 
+func TestStoppingWaitsForNobodyWhoWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() {
+			served <- httpstatus.Serve(ctx, p, httpstatus.New(standby(), &httpstatus.Options{Hub: &httpstatus.Hub{}}), nil)
+		}()
+		for _, path := range []string{"/events", "/leader?wait=60s&after=41"} {
+			c := p.connect(t)
+			if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: sidecar\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			go func() { _, _ = io.Copy(io.Discard, c) }()
+		}
+		synctest.Wait()
+		start := time.Now()
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took >= time.Second {
+			t.Errorf("stopping took %v", took)
+		}
+	})
+}
+
 func TestAClientThatIsGoneLeavesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

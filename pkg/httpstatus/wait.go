@@ -85,11 +85,10 @@ func expiry(s election.State) (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// unbound lifts the server's time-outs from a request that takes up to d by design. Not every
-// ResponseWriter has time-outs.
+// unbound lets the answer to a request that takes up to d by design begin that much later. Not every
+// ResponseWriter has a time-out.
 func unbound(w http.ResponseWriter, d time.Duration) {
-	c, end := http.NewResponseController(w), time.Now().Add(d+writeTimeout)
-	_, _ = c.SetReadDeadline(end), c.SetWriteDeadline(end)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + writeTimeout))
 }
 
 func refuse(w http.ResponseWriter) {

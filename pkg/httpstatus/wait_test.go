@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -246,6 +247,62 @@ func TestEventsEndLeadingByTheClockAlone(t *testing.T) {
 		expectEvents(t, a, `"leader":false,"state":"unknown"`)
 		hub.Publish(frozen.State()) // what the elector says a little later
 		expectEvents(t, a)
+	})
+}
+
+func TestRenewalsLeaveNobodyBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hub := &httpstatus.Hub{}
+		s := standby()
+		h := httpstatus.New(s, &httpstatus.Options{Hub: hub})
+		w := &stuckWriter{ResponseRecorder: httptest.NewRecorder(), resume: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/events", nil))
+		}()
+		synctest.Wait()
+		for range 1000 {
+			hub.Publish(s.state)
+		}
+		close(w.resume)
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Error("dropped although nothing has changed")
+		default:
+		}
+		cancel()
+		<-done
+	})
+}
+
+// changing is a Source that the test changes.
+type changing struct {
+	still
+	now atomic.Pointer[election.State]
+}
+
+func (c *changing) State() election.State { return c.now.Load().Current() }
+
+func TestEventsSkipALeadershipThatIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := leading(t, nil)
+		led := e.State()
+		before, now := standby().state, standby().state
+		before.Revision, now.Revision = led.Revision-1, led.Revision+1
+		hub, c := &httpstatus.Hub{}, &changing{}
+		c.now.Store(&before)
+		a := askLater(t, httpstatus.New(c, &httpstatus.Options{Hub: hub}), "/events")
+		expectEvents(t, a, `"leader":false`)
+		c.now.Store(&now) // before the stream has seen that it led
+		hub.Publish(led)
+		expectEvents(t, a)
+		hub.Publish(now)
+		expectEvents(t, a, `"leader":false`)
 	})
 }
 

@@ -180,7 +180,7 @@ func readRecord(f *os.File) (record, error) {
 
 func flock(f *os.File) error {
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor is small
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, syscall.EINTR) {
 			return err
 		}
