@@ -129,6 +129,28 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+func TestPrintConfigMasksSecrets(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, filepath.Join(t.TempDir(), "url"), "mysql://simba:secret@db/app")
+	for origin, c := range map[string]struct{ env, args []string }{
+		"SIMBA_BACKEND":  {[]string{"SIMBA_BACKEND=mysql://simba:secret@db/app"}, nil},
+		"--backend-file": {nil, []string{"--backend-file", file}},
+		"--backend":      {[]string{"SIMBA_PASSWORD=secret"}, []string{"--backend", "mysql://simba@db/app"}},
+	} {
+		rows := printed(t, c.env, append(c.args, "--mutex", "m")...)
+		if diff := cmp.Diff([2]string{"mysql://simba:xxxxx@db/app", origin}, rows["backend"]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", origin, diff)
+		}
+		if text := fmt.Sprint(rows); strings.Contains(text, "secret") {
+			t.Errorf("%s: shows the password: %s", origin, text)
+		}
+	}
+	// Beside a mistake too.
+	if _, stdout, stderr := call(t, []string{"SIMBA_BACKEND=mysql://simba:sec/ret@db/app"}, "--print-config"); strings.Contains(stdout+stderr, "sec/ret") || !strings.Contains(stdout, "transition") {
+		t.Errorf("stdout %s, stderr %s", stdout, stderr)
+	}
+}
+
 // TestMistakes shows what each mistake is answered with. All of a command's mistakes come at once.
 func TestMistakes(t *testing.T) {
 	t.Parallel()

@@ -73,6 +73,7 @@ func launch(t *testing.T, cmd *exec.Cmd) *proc {
 	t.Helper()
 	p := &proc{Cmd: cmd, t: t, ended: make(chan struct{})}
 	cmd.Stdout = &p.stdout
+	cmd.WaitDelay = time.Second // a process that it leaves behind would keep its output open
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -141,7 +141,7 @@ func TestRunSignalledWhileWaiting(t *testing.T) {
 func TestRunKillsWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	store, ready := t.TempDir(), filepath.Join(t.TempDir(), "ready")
-	p := startRun(t, store, "trap '' TERM; touch "+ready+"; while :; do sleep 0.05; done", "--stop-timeout", "100ms")
+	p := startRun(t, store, "trap '' TERM; touch "+ready+"; while :; do sleep 0.05; done", "--stop-timeout", "100ms", "--ttl", "1h", "--transition", "6m")
 	eventually(t, "command", func() bool { return exists(ready) })
 	p.send(syscall.SIGTERM)
 	if code := p.code(); code != 128+9 {
@@ -185,6 +185,18 @@ func TestRunEndsTheCommandWhenLeadershipIsLost(t *testing.T) {
 	}
 }
 
+func TestRunDoesNotStopLongerThanItsLeaseLasts(t *testing.T) {
+	t.Parallel()
+	store, ready := t.TempDir(), filepath.Join(t.TempDir(), "ready")
+	p := startRun(t, store, "trap '' TERM; touch "+ready+"; while :; do sleep 0.05; done", "--stop-timeout", "1h")
+	eventually(t, "command", func() bool { return exists(ready) })
+	defer holdStore(t, store)()
+	p.send(syscall.SIGTERM)
+	if code := p.code(); code != 128+9 {
+		t.Errorf("exit code %d, want 137", code)
+	}
+}
+
 func TestRunLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	pid := filepath.Join(t.TempDir(), "pid")
@@ -207,7 +219,8 @@ func TestCommandOfAKilledRunEnds(t *testing.T) {
 func TestSecondSignalKillsTheCommand(t *testing.T) {
 	t.Parallel()
 	pid := filepath.Join(t.TempDir(), "pid")
-	p := startRun(t, t.TempDir(), "trap '' TERM; echo $$ >"+pid+".tmp; mv "+pid+".tmp "+pid+"; while :; do sleep 0.05; done", "--stop-timeout", "1h")
+	// The shell's child, because the kernel ends the shell itself with the process that started it.
+	p := startRun(t, t.TempDir(), "trap '' TERM; sleep 1000 & echo $! >"+pid+".tmp; mv "+pid+".tmp "+pid+"; wait", "--stop-timeout", "1h")
 	eventually(t, "command", func() bool { return exists(pid) })
 	p.send(syscall.SIGTERM)
 	p.logged("stopping", "signal", "terminated")
@@ -241,6 +254,15 @@ func expectGone(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	pid := strings.TrimSpace(string(text))
+	number, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			_ = syscall.Kill(number, syscall.SIGKILL)
+		}
+	})
 	eventually(t, "the end of process "+pid, func() bool {
 		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
 		_, state, _ := strings.Cut(string(stat), ") ")
