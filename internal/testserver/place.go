@@ -80,8 +80,7 @@ func claim(base string, port int) (*place, error) {
 		return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
 	if err := os.RemoveAll(dir); err != nil {
-		_ = lock.Close()
-		return nil, err
+		return nil, errors.Join(err, unlock(lock))
 	}
 	return &place{port: port, dir: dir, lock: lock}, nil
 }
@@ -113,7 +112,13 @@ func sweep(base string) error {
 
 // free removes the folder and gives the port up.
 func (p *place) free() error {
-	return errors.Join(os.RemoveAll(p.dir), p.lock.Close())
+	return errors.Join(os.RemoveAll(p.dir), unlock(p.lock))
+}
+
+// unlock says so explicitly, since closing is not enough: a child that is between
+// fork and exec has the file open, too.
+func unlock(file *os.File) error {
+	return errors.Join(syscall.Flock(int(file.Fd()), syscall.LOCK_UN), file.Close())
 }
 
 func (p *place) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
@@ -138,7 +143,7 @@ func template(key string, build func(dir string) error) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = lock.Close() }() // which unlocks
+	defer func() { _ = unlock(lock) }() // the end of the process would do it, too
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
