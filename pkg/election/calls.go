@@ -172,9 +172,7 @@ func (l *loop) ours(a answer, now instant) {
 			return
 		}
 		l.extend(a)
-		if l.phase == leading {
-			l.publish(true)
-		}
+		l.publish(true) // while yielding too: what still runs has until the new cut-off
 	case l.phase == contending && a.call == observe && fresh:
 		l.next, l.due = acquire, now.mono // an Acquire whose answer was lost: adopt its term
 	case l.phase == contending && fresh && t.until.until(now) > 0:

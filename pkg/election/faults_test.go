@@ -56,7 +56,7 @@ func randomFaults(t *testing.T, seed uint64) {
 	for range 3 {
 		ps = append(ps, begin())
 	}
-	for range 400 {
+	for round := 0; round < 400 || history.Terms() < minTerms && round < 4000; round++ {
 		switch i := rnd.below(len(ps)); rnd.below(40) {
 		case 0: // replaced gracefully, its sinks settling before the mutex is free
 			ps[i].cancel()

@@ -131,7 +131,7 @@ func TestSinksSettleBeforeTheRelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		const lag = 3 * time.Second // shorter than the time between two renewals, which start it anew
+		const lag = 4 * time.Second
 		a := start(t, s.client("a"), nil)
 		a.slow(lag)
 		await(t, 10*time.Second, "a leads", a.leads)
@@ -171,7 +171,14 @@ func TestRenewsWhileSinksSettle(t *testing.T) {
 		b := start(t, s.client("b"), nil)
 		a.slow(50 * time.Second) // several leases
 		begin := time.Now()
-		if err := a.stop(); err != nil {
+		a.cancel()
+		await(t, time.Minute, "a has stopped", func() bool {
+			if d := time.Until(a.State().Cutoff()); d < 0 {
+				t.Fatalf("the cut-off passed %v ago, while the lease is ours", -d)
+			}
+			return len(a.ran) > 0
+		}, a, b)
+		if err := <-a.ran; err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(begin); d < 50*time.Second {

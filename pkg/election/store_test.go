@@ -206,7 +206,7 @@ func (b *client) Watch(ctx context.Context, notify func()) error {
 func (b *client) Exclusive() bool { return false }
 func (b *client) Close() error    { return nil }
 
-// sinks is a Publisher whose one sink applies each state after lag.
+// sinks is a Publisher whose one sink, which renewals do not concern, applies each state after lag.
 type sinks struct {
 	mu      sync.Mutex
 	lag     time.Duration
@@ -218,7 +218,11 @@ type sinks struct {
 func (p *sinks) Publish(s election.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	renewal := len(p.states) > 0 && p.states[len(p.states)-1].Revision == s.Revision
 	p.states = append(p.states, s)
+	if renewal && p.busy != nil {
+		return
+	}
 	busy := make(chan struct{})
 	p.busy = busy
 	time.AfterFunc(p.lag, func() {
