@@ -17,6 +17,8 @@ has_tree() { [ -e "$root/.ready" ]; }
 
 missing_packages() {
   { has mariadbd && has mariadb-install-db; } || echo mariadb-server-core
+  # mariadb-install-db calls the second; the first is the client that a peer in the tests is written for.
+  { has mariadb && has my_print_defaults; } || echo mariadb-client-core
 }
 
 missing_in_tree() {
@@ -30,7 +32,7 @@ if [ "$(id -u)" -ne 0 ]; then
   echo "sudo${CI:+ CI=$CI}${SIMBA_TEST_ROOT:+ SIMBA_TEST_ROOT=$root} $0" >&2
   exit 1
 fi
-has apt-get || die "needs Debian or Ubuntu; elsewhere put mariadbd, mariadb-install-db and MySQL's mysqld on the PATH"
+has apt-get || die "needs Debian or Ubuntu; elsewhere put MariaDB's server and client and MySQL's mysqld on the PATH"
 
 export DEBIAN_FRONTEND=noninteractive
 # MariaDB and MySQL packages exclude each other. Only a machine that is thrown away may lose one of them by this.
