@@ -193,6 +193,7 @@ type answer struct {
 	Identity, Name string
 	Holder         string
 	Token          uint64
+	ExpiresAt      time.Time
 }
 
 // ask asks a sidecar; code 0 means that it did not answer.
