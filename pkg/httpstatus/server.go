@@ -80,6 +80,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 	if err := server.Shutdown(drain); err != nil {
 		_ = server.Close() // what does not end in time is cut off
 	}
-	_ = <-failed // it says only that the server was closed
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
 	return nil
 }

@@ -185,7 +185,12 @@ func TestListensOnEveryIPVersionThatThereIs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- httpstatus.Serve(ctx, l, httpstatus.New(standby(), nil), nil) }()
-	defer func() { cancel(); _ = <-served }()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	}()
 	port := l.Addr().(*net.TCPAddr).Port
 	tried := 0
 	for _, ip := range []string{"127.0.0.1", "::1"} {
