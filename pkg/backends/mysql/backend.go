@@ -76,14 +76,12 @@ func (b *Backend) take(ctx context.Context, c *sql.Conn, start time.Time) (lease
 	}
 	me, ttl, full := b.contender.Identity, b.contender.TTL.Milliseconds(), b.contender.Lease()
 	for range attempts {
-		r, err := c.ExecContext(ctx, b.statements.acquire, b.seen, ttl, full.Milliseconds(), me, b.contender.Mutex)
+		ok, token, err := update(ctx, c, b.statements.acquire, b.seen, ttl, full.Milliseconds(), me, b.contender.Mutex)
 		if err != nil {
 			return lease, err
 		}
-		if n, err := r.RowsAffected(); err != nil || n > 0 {
-			token, idErr := r.LastInsertId()
-			//nolint:gosec // the driver's int64 carries the column's 64 bits unchanged
-			return election.Lease{Holder: me, Token: uint64(token), Remaining: full}, errors.Join(err, idErr)
+		if ok {
+			return election.Lease{Holder: me, Token: token, Remaining: full}, nil
 		}
 		if lease, err = b.readOrCreate(ctx, c, start); err != nil {
 			return lease, err
@@ -132,7 +130,7 @@ func (b *Backend) Renew(ctx context.Context, token uint64) (election.Lease, erro
 // the lock wakes finds the row free.
 func (b *Backend) Release(ctx context.Context, token uint64) error {
 	_, err := b.call(ctx, func(ctx context.Context, s *session, _ time.Time) (election.Lease, error) {
-		_, err := s.conn.ExecContext(ctx, b.statements.release, b.contender.Mutex, b.contender.Identity, token, token)
+		_, _, err := update(ctx, s.conn, b.statements.release, b.contender.Mutex, b.contender.Identity, token, token)
 		if isServerError(err, errNoTable) {
 			err = nil
 		}
@@ -179,16 +177,25 @@ func (b *Backend) Close() error {
 
 // extend renews the unexpired term with that token, and reports whether there was one.
 func (b *Backend) extend(ctx context.Context, c *sql.Conn, token uint64) (bool, error) {
-	r, err := c.ExecContext(ctx, b.statements.renew, b.contender.TTL.Milliseconds(), b.contender.Lease().Milliseconds(),
+	ok, _, err := update(ctx, c, b.statements.renew, b.contender.TTL.Milliseconds(), b.contender.Lease().Milliseconds(),
 		b.contender.Mutex, b.contender.Identity, token)
 	if isServerError(err, errNoTable) {
 		return false, nil
 	}
+	return ok, err
+}
+
+// update executes one of the conditional UPDATEs. It reports whether the condition held, and the token if
+// the statement set one.
+func update(ctx context.Context, c *sql.Conn, statement string, args ...any) (ok bool, token uint64, err error) {
+	r, err := c.ExecContext(ctx, statement, args...)
 	if err != nil {
-		return false, err
+		return false, 0, err
 	}
 	n, err := r.RowsAffected()
-	return n > 0, err
+	id, idErr := r.LastInsertId()
+	//nolint:gosec // the driver's int64 carries the column's 64 bits unchanged
+	return n > 0, uint64(id), errors.Join(err, idErr)
 }
 
 // readOrCreate reads the row, which it inserts if it is missing.
@@ -256,6 +263,5 @@ func (r row) lease() (election.Lease, error) {
 	}
 	const most = uint64(math.MaxInt64/time.Millisecond) / 2
 	left := max(1, min(r.transitionAt-r.now, most)) // in the very last millisecond nobody can take it either
-	//nolint:gosec // bounded above
 	return election.Lease{Holder: r.owner, Token: r.token, Remaining: time.Duration(left) * time.Millisecond}, nil
 }

@@ -24,9 +24,10 @@ func TestStandbysWriteNothingAndReadOncePerTTL(t *testing.T) {
 	const windows = 3
 	for _, standbys := range []int{1, 10, 200} {
 		t.Run(fmt.Sprint(standbys), func(t *testing.T) {
+			skipCrowd(t, standbys)
 			onOwn(t, manyConnections, func(t *testing.T, s *store) {
 				c := contender("leader")
-				c.TTL, c.Transition = 5*time.Second, 3*time.Second
+				c.TTL, c.Transition = 3*time.Second, 2*time.Second
 				r := newRace()
 				r.run(t, s.location(), c)
 				leader := r.next(t)

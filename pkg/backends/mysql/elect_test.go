@@ -17,6 +17,7 @@ type race struct {
 	most    atomic.Int32 // how many led at the same time
 	won     chan *runner // who leads, each time
 	calls   sync.Map     // call -> *atomic.Int64, of all of them
+	runners []*runner
 }
 
 func newRace() *race { return &race{won: make(chan *runner, 1000)} }
@@ -83,6 +84,7 @@ func (r *race) run(t testing.TB, location string, c election.Contender) *runner 
 	}()
 	w.stop = func() { cancel(); <-done; _ = b.Close() }
 	t.Cleanup(w.stop)
+	r.runners = append(r.runners, w)
 	return w
 }
 

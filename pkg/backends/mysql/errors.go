@@ -93,7 +93,7 @@ func (b *Backend) remedy(err error) string {
 		return "this account's password is sent as it is, which needs TLS: set --tls-ca"
 	case errors.As(err, &dns):
 		return "check the host in the backend's URL"
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer from " + b.target.address + " in time"
 	case errors.As(err, &network):
 		return "check host and port in the backend's URL, and that the server runs"

@@ -134,13 +134,13 @@ func (b *Backend) queueUp(ctx context.Context, s *session) error {
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()
 	b.mu.Lock()
-	leading := b.standing.leading
 	b.onLead = cancel
+	leading := b.standing.leading
 	b.mu.Unlock()
-	if leading {
-		return nil
+	var err error
+	if !leading {
+		err = b.await(wait, s, &s.queue)
 	}
-	err := b.await(wait, s, &s.queue)
 	b.mu.Lock()
 	b.onLead = nil
 	b.mu.Unlock()
@@ -157,15 +157,11 @@ func (b *Backend) hold(ctx context.Context, s *session, notify func()) error {
 	before := b.standing
 	b.lend(s)
 	b.mu.Unlock()
+	notify()
 	patience := time.NewTimer(headPatience)
 	defer patience.Stop()
-	led := before.leading
-	notify()
+	led, idle := before.leading, false
 	for {
-		if led {
-			patience.Stop()
-		}
-		idle := false
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

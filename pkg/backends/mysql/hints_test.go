@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -261,6 +262,7 @@ func TestStandbyThatTakesALapsedRowLeavesTheQueue(t *testing.T) {
 func TestHandOverWakesOneOfMany(t *testing.T) {
 	for _, many := range []int{10, 200} {
 		t.Run(fmt.Sprint(many), func(t *testing.T) {
+			skipCrowd(t, many)
 			onOwn(t, manyConnections, func(t *testing.T, s *store) {
 				rounds := min(many, 50)
 				r := newRace()
@@ -294,16 +296,28 @@ func TestHandOverWakesOneOfMany(t *testing.T) {
 	}
 }
 
-// quiet waits until all standbys wait and nobody reads because of having started.
+// quiet waits until all standbys wait, know the holder, and no longer read because of having started.
 func (r *race) quiet(t testing.TB, s *store, standbys int) {
 	t.Helper()
 	var reads int64
 	since := time.Now()
 	eventually(t, "the start to be over", func() bool {
 		n := r.count("observe").Load()
-		if n != reads || s.connections(t, "User lock") != standbys {
+		unsure := slices.ContainsFunc(r.runners, func(w *runner) bool {
+			state := w.State()
+			return state.Holder == "" || state.Reason != ""
+		})
+		if n != reads || unsure || s.connections(t, "User lock") != standbys {
 			reads, since = n, time.Now()
 		}
 		return time.Since(since) > 500*time.Millisecond
 	})
+}
+
+// skipCrowd leaves out what takes two processors for half a minute.
+func skipCrowd(t *testing.T, contenders int) {
+	t.Helper()
+	if testing.Short() && contenders > 10 {
+		t.Skip("takes long")
+	}
 }

@@ -51,10 +51,7 @@ func (p peer) release(ctx context.Context) error {
 // contend takes the mutex again and again, until ctx ends.
 func (p peer) contend(ctx context.Context, r *race, terms *atomic.Int32) error {
 	for ctx.Err() == nil {
-		got, err := p.acquire(ctx)
-		if ctx.Err() != nil {
-			break
-		}
+		got, err := p.acquire(context.WithoutCancel(ctx)) // not half
 		if err != nil {
 			return err
 		}

@@ -61,9 +61,9 @@ func (b *Backend) begin(parent context.Context) (ctx context.Context, done func(
 type query func(ctx context.Context, s *session, start time.Time) (election.Lease, error)
 
 // call makes q on the connection that calls use now, and draws the conclusions from its answer.
-func (b *Backend) call(ctx context.Context, q query) (election.Lease, error) {
+func (b *Backend) call(parent context.Context, q query) (election.Lease, error) {
 	start := time.Now()
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := b.begin(parent)
 	if err != nil {
 		return election.Lease{}, err
 	}
@@ -71,6 +71,9 @@ func (b *Backend) call(ctx context.Context, q query) (election.Lease, error) {
 	lease, err := b.try(ctx, q, start)
 	if errors.Is(err, sqldriver.ErrBadConn) { // it was dead before anything was sent
 		lease, err = b.try(ctx, q, start)
+	}
+	if err != nil && ctx.Err() != nil && parent.Err() == nil {
+		err = errClosed
 	}
 	return lease, b.explain(err)
 }
