@@ -25,9 +25,8 @@ func (s *suite) linearizability() []test {
 const (
 	// leastTerms is how many terms a run must have seen to show anything.
 	leastTerms, shortLeastTerms = 20, 5
-	// leastCalls is how many calls each contender makes, and mostCalls how many if terms are rare.
+	// leastCalls is how many calls each contender makes, or more if terms are rare.
 	leastCalls, shortLeastCalls = 250, 60
-	mostCalls                   = 10 * leastCalls
 )
 
 func (s *suite) randomCalls(t *testing.T) {
@@ -46,6 +45,7 @@ func (s *suite) randomCalls(t *testing.T) {
 	if s.Sessions {
 		identities = identities[1:]
 	}
+	deadline := time.Now().Add(limit(t))
 	var running sync.WaitGroup
 	for i, identity := range identities {
 		w := &walker{
@@ -56,7 +56,7 @@ func (s *suite) randomCalls(t *testing.T) {
 			w.proxy = s.proxy(t)
 		}
 		running.Go(func() {
-			w.walk(t, func(n int) bool { return n < calls || h.Terms() < terms && n < mostCalls })
+			w.walk(t, func(n int) bool { return n < calls || h.Terms() < terms && time.Now().Before(deadline) })
 		})
 	}
 	running.Wait()
