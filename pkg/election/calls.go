@@ -47,9 +47,8 @@ type view struct {
 var errLate = errors.New("the answer came after the deadline of the lease that it granted")
 
 const (
-	spread      = 50 * time.Millisecond // over which contenders spread when a lease runs out
-	hintSpread  = 10 * time.Millisecond // over which they spread after a hint that woke all of them
-	behindQueue = time.Second           // how long those who were not woken leave to the one who was
+	spread     = 50 * time.Millisecond // over which contenders spread when a lease runs out
+	hintSpread = 10 * time.Millisecond // over which they spread after a hint that woke all of them
 )
 
 // callable reports whether the phase makes a call when it is due.
@@ -244,7 +243,7 @@ func (l *loop) schedule(a answer, now instant) {
 		case !l.hints.standing.Load():
 			wait = min(wait, poll+l.jitter(spread))
 		case l.hints.exclusive && !a.hint:
-			wait += l.jitter(behindQueue)
+			wait += l.jitter(l.contender.TTL / 4) // left to the one whom a hint will have woken
 		}
 	case a.lease.Holder != "":
 		l.view.until = a.start.add(l.contender.TTL)

@@ -84,5 +84,6 @@
 // finds the mutex free leads to an Acquire: a standby writes nothing. Without hints it polls at a
 // quarter of TTL; with them, at the known lease's end. After a hint that woke one contender it acts at
 // once, after one that woke all within 10 ms at random, and at the end of a lease within 50 ms. Where
-// hints wake one contender, the others leave it a second.
+// hints wake one contender, the others leave it up to a quarter of TTL: a thousand of them do not crowd
+// the store in the moment in which one has to get through.
 package election

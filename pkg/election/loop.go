@@ -76,7 +76,7 @@ func newLoop(ctx context.Context, e *Elector) *loop {
 func (l *loop) run(ctx context.Context) error {
 	defer l.pulse.stop()
 	defer l.follow()()
-	l.publish(false)
+	l.publish(true) // sinks may show what a process before us left
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for l.advance(); l.phase != stopped; l.advance() {

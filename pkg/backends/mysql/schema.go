@@ -55,8 +55,9 @@ func createTable(table string) string {
 func (b *Backend) checkTable(ctx context.Context, c *sql.Conn) (exists bool, err error) {
 	rows, err := c.QueryContext(ctx, "select c.column_name, coalesce(c.character_maximum_length, 0), coalesce(t.engine, 'none')"+
 		" from information_schema.columns c join information_schema.tables t"+
-		" on t.table_schema = c.table_schema and t.table_name = c.table_name"+
-		" where c.table_schema = ? and c.table_name = ?", b.target.database, b.target.table)
+		// Constants for both: MariaDB then opens the one table, and else reads the whole folder for every contender.
+		" where c.table_schema = ? and c.table_name = ? and t.table_schema = ? and t.table_name = ?",
+		b.target.database, b.target.table, b.target.database, b.target.table)
 	if err != nil {
 		return false, err
 	}
