@@ -282,8 +282,17 @@ func (l lease) String() string {
 	if l.holder != "" {
 		s = fmt.Sprintf("held by %s with token %d until %.3fs or later", l.holder, l.token, l.earliest.Seconds())
 	}
-	if len(l.late) > 0 {
-		s += fmt.Sprintf(", and may yet execute %v", l.late)
+	for i, e := range l.late { // equal ones stand together
+		if i > 0 && e.String() == l.late[i-1].String() {
+			continue
+		}
+		n := 0
+		for _, other := range l.late {
+			if other.String() == e.String() {
+				n++
+			}
+		}
+		s += fmt.Sprintf(", %d× %s may yet execute", n, e)
 	}
 	return s
 }
