@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -71,7 +72,8 @@ func startAPIServer(ctx context.Context, assets, dir string) (config *rest.Confi
 	if err := os.WriteFile(tokens, []byte(token+",bench,bench,system:masters\n"), 0o600); err != nil {
 		return nil, nil, err
 	}
-	if err := run("kube-apiserver", "--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+	if err := run("kube-apiserver", "--etcd-servers="+etcd, "--bind-address=127.0.0.1",
+		"--endpoint-reconciler-type=none", // it refuses to advertise a loopback address, and nobody looks it up
 		fmt.Sprintf("--secure-port=%d", ports[2]), "--cert-dir=certificates", "--token-auth-file="+tokens,
 		"--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount", "--service-cluster-ip-range=10.0.0.0/24",
 		"--service-account-issuer=https://bench.local", "--service-account-key-file="+key, "--service-account-signing-key-file="+key); err != nil {
@@ -101,7 +103,7 @@ func answers(ctx context.Context, config *rest.Config, running []*process) error
 		for _, p := range running {
 			select {
 			case <-p.ended:
-				return fmt.Errorf("%s ended at once: %v", p.cmd.Path, p.cmd.ProcessState)
+				return fmt.Errorf("%s ended at once (%v): %s", filepath.Base(p.cmd.Path), p.cmd.ProcessState, lastLine(p.cmd.Path, p.cmd.Dir))
 			default:
 			}
 		}
@@ -109,6 +111,15 @@ func answers(ctx context.Context, config *rest.Config, running []*process) error
 			return fmt.Errorf("the API server does not answer: %w", err)
 		}
 	}
+}
+
+func lastLine(path, dir string) string {
+	text, err := os.ReadFile(filepath.Join(dir, filepath.Base(path)+".log"))
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
 }
 
 func freePort() (int, error) {

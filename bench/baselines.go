@@ -3,13 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -21,10 +20,10 @@ import (
 // sidecar's they are spared processes and HTTP.
 type baseline struct {
 	*kind
-	title                      string
-	lease                      time.Duration
-	handOverGroups, crashGroup int // how many elections run side by side
-	stop                       func()
+	title                       string
+	lease                       time.Duration
+	handOverGroups, crashGroups int // how many elections run side by side
+	stop                        func()
 }
 
 func (b *bench) openBaseline(ctx context.Context, name string) (*baseline, error) {
@@ -61,7 +60,7 @@ func (b *bench) openPolling(ctx context.Context) (*baseline, error) {
 			settle: lease + pollLatest, // until the standbys follow the new leader's rhythm
 			spread: pollingTTL,         // which is that of its renewals
 		},
-		handOverGroups: 100, crashGroup: 40,
+		handOverGroups: 100, crashGroups: 40,
 		stop: func() {},
 	}, nil
 }
@@ -71,8 +70,7 @@ func (b *bench) openClientGo(ctx context.Context) (*baseline, error) {
 	if assets == "" {
 		return nil, errors.New(assetsVariable + " does not name a folder with etcd and kube-apiserver")
 	}
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // it logs each contender that we stop as an error
 	dir := filepath.Join(b.dir, "kubernetes")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
@@ -110,34 +108,32 @@ func clientGo(config *rest.Config) (*baseline, error) {
 			settle: slowest,
 			spread: slowest,
 		},
-		handOverGroups: 20, crashGroup: 20,
+		handOverGroups: 20, crashGroups: 20,
 	}, nil
 }
 
 // measureBaseline measures all at the same time: next to seconds of waiting, a busy machine is nothing.
-func (b *bench) measureBaseline(ctx context.Context, base *baseline, c *column) error {
-	var g errgroup.Group
-	var handOvers, crashes series
-	var leader, standby float64
-	g.Go(func() (err error) {
-		handOvers, err = base.change(ctx, "hand-over", base.handOverGroups, b.rounds, contender.resign)
-		return err
+func (b *bench) measureBaseline(ctx context.Context, base *baseline, c *column) {
+	var all sync.WaitGroup
+	all.Go(func() {
+		changes, err := base.change(ctx, "hand-over", base.handOverGroups, b.rounds, contender.resign)
+		c.handOver(changes)
+		b.failed(c, "hand-over", err)
 	})
-	g.Go(func() (err error) {
-		crashes, err = base.change(ctx, "crash", base.crashGroup, b.crashes, contender.crash)
-		return err
+	all.Go(func() {
+		changes, err := base.change(ctx, "crash", base.crashGroups, b.crashes, contender.crash)
+		c.crash(changes, base.lease)
+		b.failed(c, "crash", err)
 	})
-	g.Go(func() (err error) {
-		leader, standby, err = callsPerMinute(ctx, base.kind, b.window)
-		return err
+	all.Go(func() {
+		leader, standby, err := callsPerMinute(ctx, base.kind, b.window)
+		if err != nil {
+			b.failed(c, "idle", err)
+			return
+		}
+		c.set(rowStatements, "%.1f / %.1f", leader, standby)
 	})
-	if err := g.Wait(); err != nil {
-		return fmt.Errorf("%s: %w", base.title, err)
-	}
-	c.handOver(handOvers)
-	c.crash(crashes, base.lease)
-	c.set(rowStatements, "%.1f / %.1f", leader, standby)
-	return nil
+	all.Wait()
 }
 
 // callsPerMinute returns what a leader and a standby ask of the store, as counted by themselves.

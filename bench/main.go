@@ -17,10 +17,9 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 func main() {
@@ -80,12 +79,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context, []*store) error{b.handOvers, b.crashesOf, b.starts, b.loads} {
-		if err := part(ctx, stores); err != nil {
-			return err
-		}
-	}
-	if err := b.idleAndBaselines(ctx, stores, split(*baselineList)); err != nil {
+	b.handOvers(ctx, stores)
+	b.crashesOf(ctx, stores)
+	b.starts(ctx, stores)
+	b.loads(ctx, stores)
+	b.idleAndBaselines(ctx, stores, split(*baselineList))
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	b.say("done in %v", time.Since(began).Round(time.Second))
@@ -101,8 +100,16 @@ func (b *bench) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(b.progress, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
+// failed keeps what went wrong with one column's part, which costs the run nothing else.
+func (b *bench) failed(c *column, part string, err error) {
+	if err != nil {
+		b.say("%s: %s: %v", c.title, part, err)
+		b.table.remark("%s: %s: %v", c.title, part, err)
+	}
+}
+
 // handOvers are measured on one store after the other: they take milliseconds, which others would blur.
-func (b *bench) handOvers(ctx context.Context, stores []*store) error {
+func (b *bench) handOvers(ctx context.Context, stores []*store) {
 	for _, s := range stores {
 		b.say("%s: hand-overs", s.column.title)
 		limited, cancel := context.WithTimeout(ctx, handOverLimit)
@@ -110,96 +117,84 @@ func (b *bench) handOvers(ctx context.Context, stores []*store) error {
 		k.spread = 100 * time.Millisecond
 		all, err := k.change(limited, "hand-over", 1, b.rounds, contender.resign)
 		cancel()
-		if err := errors.Join(err, ctx.Err()); err != nil {
-			return fmt.Errorf("%s: hand-over: %w", s.column.title, err)
-		}
 		s.column.handOver(all)
+		b.failed(s.column, "hand-over", err)
 	}
-	return nil
 }
 
 // crashesOf are all waited for at the same time: each takes a lease.
-func (b *bench) crashesOf(ctx context.Context, stores []*store) error {
+func (b *bench) crashesOf(ctx context.Context, stores []*store) {
 	b.say("crashes on all stores")
 	limited, cancel := context.WithTimeout(ctx, crashLimit)
 	defer cancel()
-	var g errgroup.Group
+	var all sync.WaitGroup
 	for _, s := range stores {
-		g.Go(func() error {
+		all.Go(func() {
 			k := s.kind()
 			k.spread = s.options.ttl / 3 // the time between two renewals
-			all, err := k.change(limited, "crash", 10, b.crashes, contender.crash)
-			if err != nil {
-				return fmt.Errorf("%s: crash: %w", s.column.title, err)
-			}
-			s.column.crash(all, s.options.ttl+s.options.transition)
-			return nil
+			changes, err := k.change(limited, "crash", 10, b.crashes, contender.crash)
+			s.column.crash(changes, s.options.ttl+s.options.transition)
+			b.failed(s.column, "crash", err)
 		})
 	}
-	return errors.Join(g.Wait(), ctx.Err())
+	all.Wait()
 }
 
 const starts = 20
 
-func (b *bench) starts(ctx context.Context, stores []*store) error {
+func (b *bench) starts(ctx context.Context, stores []*store) {
 	for _, s := range stores {
 		b.say("%s: starts", s.column.title)
 		var answered, led samples
 		for i := range starts {
-			c, err := s.options.start(ctx, fmt.Sprintf("start-%d", i), "start", func(time.Time) {})
+			c, err := s.lead(ctx, fmt.Sprintf("start-%d", i))
 			if err != nil {
-				return err
+				b.failed(s.column, "start", err)
+				break
 			}
-			err = c.until(ctx, "leads", func() bool { return !c.led.IsZero() })
 			c.close()
-			if err != nil {
-				return fmt.Errorf("%s: start: %w", s.column.title, err)
-			}
 			answered = append(answered, c.answered.Sub(c.begun))
 			led = append(led, c.led.Sub(c.begun))
 		}
 		s.column.set(rowStartAnswer, "%v", answered)
 		s.column.set(rowStartLead, "%v", led)
 	}
-	return nil
 }
 
-func (b *bench) loads(ctx context.Context, stores []*store) error {
+func (b *bench) loads(ctx context.Context, stores []*store) {
 	for _, s := range stores {
 		b.say("%s: requests", s.column.title)
-		c, err := s.options.start(ctx, "load", "load", func(time.Time) {})
+		c, err := s.lead(ctx, "load")
 		if err != nil {
-			return err
+			b.failed(s.column, "requests", err)
+			continue
 		}
-		var l load
-		if err = c.until(ctx, "leads", func() bool { return !c.led.IsZero() }); err == nil {
-			l, err = measureLoad(ctx, c)
-		}
+		l, err := measureLoad(ctx, c)
 		c.close()
 		if err != nil {
-			return fmt.Errorf("%s: requests: %w", s.column.title, err)
+			b.failed(s.column, "requests", err)
+			continue
 		}
 		s.column.set(rowLatency, "%v", l.latency)
 		s.column.set(rowRate, "%.0f", l.rate)
 	}
-	return nil
 }
 
 // idleAndBaselines is mostly waiting, and what it measures does not depend on how fast the machine is.
-func (b *bench) idleAndBaselines(ctx context.Context, stores []*store, names []string) error {
+func (b *bench) idleAndBaselines(ctx context.Context, stores []*store, names []string) {
 	b.say("idle contenders, and the baselines")
 	limited, cancel := context.WithTimeout(ctx, max(baselineLimit, 5*b.window/2))
 	defer cancel()
-	var g errgroup.Group
+	var all sync.WaitGroup
 	for _, s := range stores {
-		g.Go(func() error {
-			i, err := measureIdle(ctx, s.options, "idle", s.db, b.window)
+		s.column.set(rowSize, "%.1f", float64(b.size)/1e6)
+		all.Go(func() {
+			i, err := measureIdle(limited, s.options, "idle", s.db, b.window)
 			if err != nil {
-				return fmt.Errorf("%s: idle: %w", s.column.title, err)
+				b.failed(s.column, "idle", err)
+				return
 			}
 			s.column.idle(i)
-			s.column.set(rowSize, "%.1f", float64(b.size)/1e6)
-			return nil
 		})
 	}
 	for _, name := range names {
@@ -210,7 +205,7 @@ func (b *bench) idleAndBaselines(ctx context.Context, stores []*store, names []s
 		}
 		defer base.stop()
 		column := b.table.column(base.title)
-		g.Go(func() error { return b.measureBaseline(limited, base, column) })
+		all.Go(func() { b.measureBaseline(limited, base, column) })
 	}
-	return errors.Join(g.Wait(), ctx.Err())
+	all.Wait()
 }

@@ -33,6 +33,19 @@ func (s *store) kind() *kind {
 	}}
 }
 
+// lead starts a sidecar that is alone and returns it once it leads.
+func (s *store) lead(ctx context.Context, mutex string) (*sidecar, error) {
+	c, err := s.options.start(ctx, mutex, "alone", func(time.Time) {})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.until(ctx, "leads", func() bool { return !c.led.IsZero() }); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
 // build builds the sidecar as `make build` does, with the dependencies of its own module, unless there is one.
 func (b *bench) build(ctx context.Context) error {
 	if b.binary != "" {

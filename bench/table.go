@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -17,7 +18,8 @@ const (
 	rowExpired     row = "crash, lease run out → leads, ms"
 	rowKill        row = "crash, SIGKILL → leads, ms"
 	rowLease       row = "lease, s"
-	rowCount       row = "number of hand-overs / crashes"
+	rowHandOvers   row = "number of hand-overs"
+	rowCrashes     row = "number of crashes"
 	rowStartAnswer row = "start → first answer, ms"
 	rowStartLead   row = "start → leads a free mutex, ms"
 	rowLatency     row = "`/leader`, one connection, ms"
@@ -32,7 +34,7 @@ const (
 )
 
 func rows() []row {
-	return []row{rowRelease, rowTerm, rowExpired, rowKill, rowLease, rowCount, rowStartAnswer, rowStartLead, rowLatency, rowRate,
+	return []row{rowRelease, rowTerm, rowExpired, rowKill, rowLease, rowHandOvers, rowCrashes, rowStartAnswer, rowStartLead, rowLatency, rowRate,
 		rowAnonymous, rowRSS, rowCPU, rowStatements, rowWrites, rowConnections, rowSize}
 }
 
@@ -40,39 +42,48 @@ func rows() []row {
 type table struct {
 	title   string
 	columns []*column
+
+	mu      sync.Mutex
 	remarks []string
 }
 
 // column is what was measured of one contender.
 type column struct {
 	title string
+
+	mu    sync.Mutex
 	cells map[row]string
 }
 
 func (t *table) column(title string) *column {
-	c := &column{title, map[row]string{}}
+	c := &column{title: title, cells: map[row]string{}}
 	t.columns = append(t.columns, c)
 	return c
 }
 
 func (t *table) remark(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.remarks = append(t.remarks, fmt.Sprintf(format, args...))
 }
 
-func (c *column) set(r row, format string, args ...any) { c.cells[r] = fmt.Sprintf(format, args...) }
+func (c *column) set(r row, format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cells[r] = fmt.Sprintf(format, args...)
+}
 
 func (c *column) handOver(s series) {
 	c.set(rowRelease, "%v", s.fromFree)
 	c.set(rowTerm, "%v", s.fromAsked)
-	c.set(rowCount, "%d", len(s.fromFree))
+	c.set(rowHandOvers, "%d", len(s.fromFree))
 }
 
-// crash comes after handOver.
 func (c *column) crash(s series, lease time.Duration) {
 	c.set(rowExpired, "%v", s.fromFree)
 	c.set(rowKill, "%v", s.fromAsked)
 	c.set(rowLease, "%g", lease.Seconds())
-	c.set(rowCount, "%s / %d", c.cells[rowCount], len(s.fromFree))
+	c.set(rowCrashes, "%d", len(s.fromFree))
 }
 
 func (c *column) idle(i idle) {
