@@ -71,7 +71,8 @@ type Lease struct {
 	// holder that keeps no tokens.
 	Token uint64
 	// Remaining is how long, counted from the start of the call, nobody else can take the mutex.
-	// A grant's is the contender's full lease, never computed from a read. 0 means not known.
+	// A grant's is the contender's full lease, never computed from a read; a foreign holder's may be
+	// longer than that by what the call took. 0 means not known.
 	Remaining time.Duration
 	// Lapsed says that Holder is "" though nobody gave the mutex up: by the store's clock the last lease
 	// ran out, or its record is gone. Clocks may step and records get lost, so a contender that has
@@ -99,7 +100,8 @@ type Backend interface {
 	Release(ctx context.Context, token uint64) error
 	// Observe reads the mutex and writes nothing.
 	Observe(ctx context.Context) (Lease, error)
-	// Close frees connections and goroutines. It is idempotent. It does not release a term.
+	// Close ends a call in flight and frees connections and goroutines. It is idempotent, releases no
+	// term, and calls after it fail.
 	Close() error
 }
 

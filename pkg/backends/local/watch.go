@@ -114,11 +114,12 @@ func (b *Backend) compare(last state, notify func()) state {
 	return s
 }
 
-// peek returns what the notifications are about: who holds which term. An unreadable file is nobody's;
-// whoever is notified of that finds out why.
+// peek returns what the notifications are about: who holds which term, or held the last one, so that a term
+// that came and went between two looks is noticed. An unreadable file is nobody's; whoever is notified of
+// that finds out why.
 func (b *Backend) peek() state {
 	s, err := readState(b.stateFile, b.contender.Mutex)
-	if err != nil || s.Holder == "" {
+	if err != nil || s.missing {
 		return state{}
 	}
 	return state{Holder: s.Holder, Token: s.Token}
