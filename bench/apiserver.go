@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,16 +24,16 @@ import (
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
 // startAPIServer starts an etcd and an API server that end with ctx or with close.
-func startAPIServer(ctx context.Context, assets, dir string) (config *rest.Config, stop func(), err error) {
+func startAPIServer(ctx context.Context, assets, dir string) (_ *rest.Config, stop func(), err error) {
 	var running []*process
-	stop = func() {
-		for i := len(running) - 1; i >= 0; i-- {
-			running[i].kill()
+	end := func() {
+		for _, p := range slices.Backward(running) {
+			p.kill()
 		}
 	}
 	defer func() {
 		if err != nil {
-			stop()
+			end()
 		}
 	}()
 	run := func(name string, args ...string) error {
@@ -79,13 +80,13 @@ func startAPIServer(ctx context.Context, assets, dir string) (config *rest.Confi
 		"--service-account-issuer=https://bench.local", "--service-account-key-file="+key, "--service-account-signing-key-file="+key); err != nil {
 		return nil, nil, err
 	}
-	config = &rest.Config{
+	config := &rest.Config{
 		Host:            fmt.Sprintf("https://127.0.0.1:%d", ports[2]),
 		BearerToken:     token,
 		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(dir, "certificates", "apiserver.crt")}, // it signs itself
 		QPS:             -1,                                                                                // the default limit of 5 requests a second is one process's; here are many contenders in one
 	}
-	return config, stop, answers(ctx, config, running)
+	return config, end, answers(ctx, config, running)
 }
 
 // answers waits until the API server does.

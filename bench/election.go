@@ -112,7 +112,7 @@ func (e *election) begin(ctx context.Context) error {
 
 // next ends the leader's term, waits for the successor and fills the gap.
 func (e *election) next(ctx context.Context, end func(contender, context.Context) (ending, error)) (over ending, led time.Time, err error) {
-	if err := sleep(ctx, e.settle+rand.N(e.spread)); err != nil { //nolint:gosec // no secret
+	if err := sleep(ctx, e.settle+rand.N(e.spread)); err != nil {
 		return over, led, err
 	}
 	for pending := len(e.leads); pending > 0; pending-- { // changes that nobody asked for, on a machine that stood still

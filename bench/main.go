@@ -79,13 +79,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	b.handOvers(ctx, stores)
-	b.crashesOf(ctx, stores)
-	b.starts(ctx, stores)
-	b.loads(ctx, stores)
-	b.idleAndBaselines(ctx, stores, split(*baselineList))
-	if err := ctx.Err(); err != nil {
-		return err
+	idleAndBaselines := func(ctx context.Context, stores []*store) { b.idleAndBaselines(ctx, stores, split(*baselineList)) }
+	for _, part := range []func(context.Context, []*store){b.handOvers, b.crashesOf, b.starts, b.loads, idleAndBaselines} {
+		part(ctx, stores)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 	}
 	b.say("done in %v", time.Since(began).Round(time.Second))
 	b.table.title = heading(began, args)

@@ -105,7 +105,7 @@ func (p *poller) contend(ctx context.Context) (wait time.Duration, mine bool, er
 	if owner == p.id {
 		return time.Duration(ttlAt-now) * time.Millisecond, true, nil
 	}
-	spread := pollEarliest + rand.N(pollLatest-pollEarliest) //nolint:gosec // no secret
+	spread := pollEarliest + rand.N(pollLatest-pollEarliest)
 	return max(0, time.Duration(transitionAt-now)*time.Millisecond+spread), false, nil
 }
 

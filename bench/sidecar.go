@@ -49,7 +49,7 @@ type sidecarOptions struct {
 // start starts a sidecar and follows it. It calls lead with the time of each first 200 after
 // another answer.
 func (o *sidecarOptions) start(ctx context.Context, mutex, name string, lead func(time.Time)) (*sidecar, error) {
-	cmd := exec.CommandContext(ctx, o.binary, //nolint:gosec // it is the one that we have built
+	cmd := exec.CommandContext(ctx, o.binary,
 		"--mutex", mutex, "--name", name, "--backend", o.backend,
 		"--ttl", o.ttl.String(), "--transition", o.transition.String(),
 		"--listen", "127.0.0.1:0", "--admin-listen", "off", "--log-level", "debug")

@@ -20,6 +20,7 @@ const (
 	rowLease       row = "lease, s"
 	rowHandOvers   row = "number of hand-overs"
 	rowCrashes     row = "number of crashes"
+	rowEarly       row = "led before the mutex was free, times"
 	rowStartAnswer row = "start → first answer, ms"
 	rowStartLead   row = "start → leads a free mutex, ms"
 	rowLatency     row = "`/leader`, one connection, ms"
@@ -34,7 +35,7 @@ const (
 )
 
 func rows() []row {
-	return []row{rowRelease, rowTerm, rowExpired, rowKill, rowLease, rowHandOvers, rowCrashes, rowStartAnswer, rowStartLead, rowLatency, rowRate,
+	return []row{rowRelease, rowTerm, rowExpired, rowKill, rowLease, rowHandOvers, rowCrashes, rowEarly, rowStartAnswer, rowStartLead, rowLatency, rowRate,
 		rowAnonymous, rowRSS, rowCPU, rowStatements, rowWrites, rowConnections, rowSize}
 }
 
@@ -53,6 +54,7 @@ type column struct {
 
 	mu    sync.Mutex
 	cells map[row]string
+	early int
 }
 
 func (t *table) column(title string) *column {
@@ -77,6 +79,7 @@ func (c *column) handOver(s series) {
 	c.set(rowRelease, "%v", s.fromFree)
 	c.set(rowTerm, "%v", s.fromAsked)
 	c.set(rowHandOvers, "%d", len(s.fromFree))
+	c.addEarly(s)
 }
 
 func (c *column) crash(s series, lease time.Duration) {
@@ -84,6 +87,20 @@ func (c *column) crash(s series, lease time.Duration) {
 	c.set(rowKill, "%v", s.fromAsked)
 	c.set(rowLease, "%g", lease.Seconds())
 	c.set(rowCrashes, "%d", len(s.fromFree))
+	c.addEarly(s)
+}
+
+// addEarly counts what must not be: the other rows have no place for it.
+func (c *column) addEarly(s series) {
+	c.mu.Lock()
+	for _, d := range s.fromFree {
+		if d < 0 {
+			c.early++
+		}
+	}
+	early := c.early
+	c.mu.Unlock()
+	c.set(rowEarly, "%d", early)
 }
 
 func (c *column) idle(i idle) {
