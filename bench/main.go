@@ -2,7 +2,7 @@
 // elect a leader: the JVM library's polling of a MySQL row, and client-go's leaderelection. It prints one
 // Markdown table; docs/performance.md says how to read it. It never fails because something was slow.
 //
-//	cd bench && go run . [-rounds 200] [-crashes 40] [-stores local,mariadb,mysql] [-baselines polling,client-go]
+//	cd bench && go run . [-rounds 200] [-crashes 40] [-window 1m] [-stores local,mariadb,mysql] [-baselines polling,client-go]
 //
 // It needs Linux, and the servers that `make test` installs; what is not there is left out with a remark. The
 // API server and its etcd are those in $KUBEBUILDER_ASSETS.
@@ -71,6 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	defer b.rig.close()
 
 	began := time.Now()
+	b.table.title = heading(args)
 	b.say("building the sidecar and starting the stores")
 	if err := b.build(ctx); err != nil {
 		return err
@@ -87,7 +88,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		}
 	}
 	b.say("done in %v", time.Since(began).Round(time.Second))
-	b.table.title = heading(began, args)
 	return b.table.print(stdout)
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -142,9 +143,11 @@ func (t *table) print(w io.Writer) error {
 	return err
 }
 
-// heading says what was run, when and where.
-func heading(at time.Time, args []string) string {
+// heading says what is run, when and where, and how busy the machine is with other things.
+func heading(args []string) string {
 	command := strings.TrimSpace("go run . " + strings.Join(args, " "))
-	return fmt.Sprintf("Measured on %s with `cd bench && %s`: %s/%s, %d cores, %s.",
-		at.Format("2 January 2006"), command, runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+	text, _ := os.ReadFile("/proc/loadavg") // without it, nothing is said
+	load, _, _ := strings.Cut(string(text), " ")
+	return fmt.Sprintf("Measured on %s with `cd bench && %s`: %s/%s, %d cores, %s, load average %s before the start.",
+		time.Now().Format("2 January 2006"), command, runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), load)
 }
