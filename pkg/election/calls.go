@@ -285,14 +285,14 @@ func (l *loop) released() {
 }
 
 // backoff returns how long to wait after the present streak of unknown answers: nothing without one,
-// then from 50 ms on twice as long each time, up to a tenth of TTL while leading and else a quarter,
-// less up to half of it at random.
+// then from 50 ms on twice as long each time, up to a tenth of TTL while there is a lease to keep and
+// else a quarter, less up to half of it at random.
 func (l *loop) backoff() time.Duration {
 	if l.failures == 0 {
 		return 0
 	}
 	limit := l.contender.TTL / 4
-	if l.phase == leading || l.phase == yielding {
+	if l.phase == leading || l.phase == yielding || l.resuming() {
 		limit = l.contender.TTL / 10
 	}
 	d := min(limit, 50*time.Millisecond<<min(l.failures-1, 10))

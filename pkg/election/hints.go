@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -12,6 +13,10 @@ type hints struct {
 	pending   bool        // one came that no call has answered yet
 	standing  atomic.Bool // the subscription stands, so polling may be rare
 	exclusive bool
+
+	mu         sync.Mutex
+	quietUntil time.Time          // no watching before
+	interrupt  context.CancelFunc // ends the Watch at work; nil before the first
 }
 
 // takeHint brings forward the next read if a hint asks for it. While we lead, hints change nothing.
@@ -36,7 +41,7 @@ func (l *loop) takeHint() bool {
 // follow watches for as long as the loop runs, where the backend can. It returns what ends it.
 func (l *loop) follow() (stop func()) {
 	w, ok := l.backend.(Watcher)
-	if !ok {
+	if !ok || w.Exclusive() && l.options.ObserveOnly { // an observer in a queue only keeps the next one waiting
 		return func() {}
 	}
 	l.hints.exclusive = w.Exclusive()
@@ -65,11 +70,17 @@ func (l *loop) watch(ctx context.Context, w Watcher) {
 		default:
 		}
 	}
-	for wait, limit := time.Duration(0), l.contender.TTL/4; ; {
-		err := w.Watch(ctx, notify)
-		stood := l.hints.standing.Swap(false)
+	var wait time.Duration
+	for limit := l.contender.TTL / 4; pause(ctx, l.hints.quiet()); {
+		watching, cancel := l.hints.begin(ctx)
+		err := w.Watch(watching, notify)
+		stood, interrupted := l.hints.standing.Swap(false), watching.Err() != nil
+		cancel()
 		if ctx.Err() != nil {
 			return
+		}
+		if interrupted {
+			continue
 		}
 		if stood {
 			wait = 0
@@ -78,10 +89,47 @@ func (l *loop) watch(ctx context.Context, w Watcher) {
 			l.log.Warn("no hints from the store: polling until they come back", "err", err)
 		}
 		wait = min(limit, max(100*time.Millisecond, 2*wait))
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait - l.jitter(wait/2)):
+		pause(ctx, wait-l.jitter(wait/2))
+	}
+}
+
+// leaveQueue ends watching until t: whoever does not contend must not be the one whom an exclusive hint wakes.
+func (h *hints) leaveQueue(t time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.exclusive {
+		h.quietUntil = t
+		if h.interrupt != nil {
+			h.interrupt()
 		}
 	}
+}
+
+// quiet returns for how long not to watch.
+func (h *hints) quiet() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Until(h.quietUntil)
+}
+
+func (h *hints) begin(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.interrupt = cancel
+	if time.Now().Before(h.quietUntil) { // since quiet was asked
+		cancel()
+	}
+	return ctx, cancel
+}
+
+// pause returns after d, or false as soon as ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(max(d, 0))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }

@@ -253,6 +253,7 @@ func (l *loop) stop() {
 func (l *loop) stepDown(r stepDown) {
 	l.waiters = append(l.waiters, r.done)
 	l.coolUntil = time.Now().Add(r.cooldown)
+	l.hints.leaveQueue(l.coolUntil)
 	l.giveUp(StepDown)
 }
 

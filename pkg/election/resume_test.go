@@ -14,7 +14,7 @@ func TestResumesTheTermOfAKilledPredecessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		s.holder, s.token, s.expires = "a", 5, time.Now().Add(4*time.Second)
+		s.holder, s.token, s.expires = "a", 5, time.Now().Add(5*time.Second)
 		s.down = true
 		a := start(t, s.client("a"), &election.Options{ResumeToken: 5})
 		pass(t, 2*time.Second, a)
@@ -22,7 +22,7 @@ func TestResumesTheTermOfAKilledPredecessor(t *testing.T) {
 			t.Errorf("state %+v, want resuming", got)
 		}
 		s.set(func() { s.down = false })
-		await(t, time.Second, "it leads", a.leads)
+		await(t, 2*time.Second, "it leads", a.leads)
 		if got := a.State(); got.Token != 5 || got.Resuming {
 			t.Errorf("state %+v, want the same term", got)
 		}

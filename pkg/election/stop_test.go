@@ -280,3 +280,29 @@ func TestStepDownBeforeRunAndAfter(t *testing.T) {
 		}
 	})
 }
+
+func TestLeavesTheQueueForACoolDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		b := s.client("a")
+		b.queue = true
+		watching := func() (n int) {
+			s.set(func() { n = len(s.subs) })
+			return n
+		}
+		a := start(t, b, nil)
+		await(t, time.Second, "a leads and watches", func() bool { return a.leads() && watching() == 1 })
+		if err := a.StepDown(context.Background(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for begin := time.Now(); time.Since(begin) < 59*time.Second; {
+			if watching() != 0 {
+				t.Fatalf("in the queue %v after the step-down", time.Since(begin))
+			}
+			pass(t, time.Second, a)
+		}
+		await(t, 2*time.Second, "a leads and watches again", func() bool { return a.leads() && watching() == 1 })
+	})
+}

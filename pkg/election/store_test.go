@@ -67,6 +67,7 @@ type client struct {
 	rtt    time.Duration // of every call
 	faults func(call string) fault
 	cut    bool // no hints
+	queue  bool // hints are exclusive
 }
 
 var errDown = errors.New("connection refused")
@@ -90,7 +91,7 @@ func (b *client) do(ctx context.Context, call string, effect func() election.Lea
 	if f.deaf {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if err := pause(ctx, b.rtt/2+f.delay); err != nil {
+	if err := sleep(ctx, b.rtt/2+f.delay); err != nil {
 		return election.Lease{}, err
 	}
 	if f.ghost > 0 {
@@ -104,7 +105,7 @@ func (b *client) do(ctx context.Context, call string, effect func() election.Lea
 		lease = effect()
 	}
 	b.mu.Unlock()
-	if err := pause(ctx, b.rtt/2+f.late); err != nil {
+	if err := sleep(ctx, b.rtt/2+f.late); err != nil {
 		return election.Lease{}, err
 	}
 	if down {
@@ -113,7 +114,7 @@ func (b *client) do(ctx context.Context, call string, effect func() election.Lea
 	return lease, errors.Join(f.before, f.after)
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -203,7 +204,7 @@ func (b *client) Watch(ctx context.Context, notify func()) error {
 	return ctx.Err()
 }
 
-func (b *client) Exclusive() bool { return false }
+func (b *client) Exclusive() bool { return b.queue }
 func (b *client) Close() error    { return nil }
 
 // sinks is a Publisher whose one sink, which renewals do not concern, applies each state after lag.
