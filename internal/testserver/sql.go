@@ -174,6 +174,7 @@ func sqlArgs(dir string, port int) []string {
 		"--port-open-timeout=10",
 		"--socket=sock", // relative to the data folder: its path may be longer than sockets allow
 		"--pid-file=pid",
+		"--tmpdir=.", // a MariaDB that starts removes temporary tables from it, other servers' too
 		"--skip-name-resolve",
 		"--skip-log-bin",
 		"--performance-schema=OFF",

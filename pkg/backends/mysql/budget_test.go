@@ -40,7 +40,7 @@ func TestStandbysWriteNothingAndReadOncePerTTL(t *testing.T) {
 
 				token := leader.State().Token
 				before, begin, failed := s.counters(t), time.Now(), r.count("observe failed").Load()
-				time.Sleep(windows * c.TTL)
+				time.Sleep(windows * c.TTL) // the time that is counted
 				after, took := s.counters(t), time.Since(begin)
 				if state := leader.State(); !state.Leading() || state.Token != token {
 					t.Fatalf("the leader has become %+v", state)

@@ -74,7 +74,7 @@ func TestReadsThePasswordForEveryConnection(t *testing.T) {
 }
 
 func TestServerThatIsReadOnlyIsNoLoss(t *testing.T) {
-	onOwn(t, &testserver.SQLOptions{Args: ownTemp}, func(t *testing.T, s *store) {
+	onOwn(t, nil, func(t *testing.T, s *store) {
 		b := open(t, s.account(t, "all", secret), contender("a"), nil)
 		lease := wins(t, b, "a")
 		s.exec(t, "set global read_only = 1")
@@ -91,7 +91,7 @@ func TestServerThatIsReadOnlyIsNoLoss(t *testing.T) {
 }
 
 func TestServerWithoutFreeConnections(t *testing.T) {
-	onOwn(t, &testserver.SQLOptions{MaxConnections: 10, Args: ownTemp}, func(t *testing.T, s *store) {
+	onOwn(t, &testserver.SQLOptions{MaxConnections: 10}, func(t *testing.T, s *store) {
 		account := s.account(t, "all", secret)
 		for range 10 {
 			b := open(t, account, contender("a"), nil)
@@ -129,7 +129,7 @@ func client(t *testing.T, caFile string, pair *testserver.Pair, name string) *Op
 func TestTLS(t *testing.T) {
 	certs := testserver.NewCertificates(t)
 	server := &testserver.ServerTLS{CAFile: certs.CAFile, Certificate: certs.Server}
-	onOwn(t, &testserver.SQLOptions{TLS: server, Args: ownTemp}, func(t *testing.T, s *store) {
+	onOwn(t, &testserver.SQLOptions{TLS: server}, func(t *testing.T, s *store) {
 		account := s.account(t, "all", secret)
 		demanding := s.account(t, "all", secret)
 		u, err := url.Parse(demanding)

@@ -41,12 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// manyConnections are also the options of the servers that tests share. A MariaDB that starts removes all
-// of MariaDB's temporary tables from its tmpdir, also those of other servers: each needs a folder of its own.
-var (
-	ownTemp         = []string{"--tmpdir=."} // the data folder
-	manyConnections = &testserver.SQLOptions{MaxConnections: 1000, Args: ownTemp}
-)
+// manyConnections are also the options of the servers that tests share.
+var manyConnections = &testserver.SQLOptions{MaxConnections: 1000}
 
 // store is an empty database on one server.
 type store struct {

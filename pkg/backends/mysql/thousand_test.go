@@ -16,7 +16,7 @@ func TestThousandContenders(t *testing.T) {
 		t.Skip("a minute, and a thousand connections")
 	}
 	const standbys = 999
-	server := testserver.MariaDB(t, &testserver.SQLOptions{MaxConnections: 2500, Args: ownTemp})
+	server := testserver.MariaDB(t, &testserver.SQLOptions{MaxConnections: 2500})
 	s := newStore(t, server)
 	proxy, err := faultproxy.New(server.Addr())
 	if err != nil {
@@ -43,7 +43,7 @@ func TestThousandContenders(t *testing.T) {
 	s.root.SetMaxOpenConns(1) // the measuring makes no connections
 
 	before, begin := s.counters(t), time.Now()
-	time.Sleep(2 * c.TTL)
+	time.Sleep(2 * c.TTL) // the time that is counted
 	after, took := s.counters(t), time.Since(begin)
 	reads, writes := after["Com_select"]-before["Com_select"], after["Com_update"]-before["Com_update"]
 	t.Logf("in %v: %d reads, %d writes, %d connections", took, reads, writes, after["Connections"]-before["Connections"])
