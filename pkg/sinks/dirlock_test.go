@@ -14,24 +14,15 @@ import (
 	"github.com/simba-sidecar/simba-sidecar/pkg/sinks"
 )
 
-// TestChildLeads is the other process in tests that need one: it takes the directory in this variable,
-// leads there with token 7, says so, and waits to be killed.
-func TestChildLeads(t *testing.T) {
-	dir := os.Getenv("SINKS_LEAD_IN")
-	if dir == "" {
-		t.Skip("a part of other tests, which run it in a process of its own")
-	}
-	f := newFiles(t, dir)
-	apply(t, f, leader(t, 7))
-	fmt.Println("leading")
-	_, _ = bufio.NewReader(os.Stdin).ReadByte() // until killed
-}
+// leadIn names the directory in which a test process, instead of testing, leads with token 7 until it is
+// killed.
+const leadIn = "SINKS_LEAD_IN"
 
-// child starts a process that leads in dir.
+// child starts a process that leads in dir: the calling test, which asks for leadIn.
 func child(t *testing.T, dir string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChildLeads$")
-	cmd.Env = append(os.Environ(), "SINKS_LEAD_IN="+dir)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), leadIn+"="+dir)
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +44,12 @@ func child(t *testing.T, dir string) *exec.Cmd {
 
 // Not parallel: between fork and exec the child has the locks of the other tests too.
 func TestTheDirectoryHasOneSidecar(t *testing.T) {
+	if dir := os.Getenv(leadIn); dir != "" {
+		apply(t, newFiles(t, dir), leader(t, 7))
+		fmt.Println("leading")
+		_, _ = bufio.NewReader(os.Stdin).ReadByte()
+		return
+	}
 	dir := t.TempDir()
 	cmd := child(t, dir)
 	_, err := sinks.LockDir(dir)

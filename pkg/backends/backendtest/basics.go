@@ -3,6 +3,7 @@ package backendtest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -10,16 +11,20 @@ import (
 
 // basics are what each call answers when nothing special happens.
 func (s *suite) basics() []test {
-	return []test{
-		{"FreeMutex", s.freeMutex},
-		{"HeldMutex", s.heldMutex},
-		{"ReleasedMutex", s.releasedMutex},
-		{"GrantsAreFullLeases", s.grantsAreFullLeases},
-		{"MutexesAreIndependent", s.mutexesAreIndependent},
-		{"OnlyOneOfManyWins", s.onlyOneOfManyWins},
-		{"WithoutHints", s.withoutHints},
-		{"EndedContext", s.endedContext},
-	}
+	return slices.Concat(
+		[]test{
+			{"FreeMutex", s.freeMutex},
+			{"HeldMutex", s.heldMutex},
+			{"ReleasedMutex", s.releasedMutex},
+			{"GrantsAreFullLeases", s.grantsAreFullLeases},
+			{"MutexesAreIndependent", s.mutexesAreIndependent},
+			{"OnlyOneOfManyWins", s.onlyOneOfManyWins},
+			{"EndedContext", s.endedContext},
+		},
+		when(s.OpenWithoutHints != nil,
+			test{"WithoutHints", s.withoutHints},
+		),
+	)
 }
 
 func (s *suite) freeMutex(t *testing.T) {
@@ -125,9 +130,6 @@ func (s *suite) onlyOneOfManyWins(t *testing.T) {
 }
 
 func (s *suite) withoutHints(t *testing.T) {
-	if s.OpenWithoutHints == nil {
-		t.Skip("the store's hints cannot be switched off")
-	}
 	plain := &suite{s.Harness}
 	plain.Open, plain.OpenWithoutHints = s.OpenWithoutHints, nil
 	together(t, []test{

@@ -91,7 +91,6 @@ func (s *suite) open(t *testing.T, c election.Contender, via *faultproxy.Proxy) 
 // proxy starts a proxy in front of the server.
 func (s *suite) proxy(t *testing.T) *faultproxy.Proxy {
 	t.Helper()
-	s.server(t)
 	p, err := faultproxy.New(s.Addr)
 	if err != nil {
 		t.Fatal(err)

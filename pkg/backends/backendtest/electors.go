@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,15 +16,19 @@ import (
 // electors are whole contenders: what the JVM library's own tests ask of every store, and what only shows
 // when an Elector, the backend and the store's clock work together.
 func (s *suite) electors() []test {
-	return []test{
-		{"StartAndStop", s.startAndStop},
-		{"SameBackendAgain", s.sameBackendAgain},
-		{"LeadsBeyondTheLease", s.leadsBeyondTheLease},
-		{"Observer", s.observer},
-		{"StandbyFollows", s.standbyFollows},
-		{"Partition", s.partition},
-		{"Contention", s.contention},
-	}
+	return slices.Concat(
+		[]test{
+			{"StartAndStop", s.startAndStop},
+			{"SameBackendAgain", s.sameBackendAgain},
+			{"LeadsBeyondTheLease", s.leadsBeyondTheLease},
+			{"Observer", s.observer},
+			{"StandbyFollows", s.standbyFollows},
+			{"Contention", s.contention},
+		},
+		when(s.networked(),
+			test{"Partition", s.partition},
+		),
+	)
 }
 
 // candidate is an Elector that runs.

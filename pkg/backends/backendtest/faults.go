@@ -10,14 +10,14 @@ import (
 
 // faults are what the network does to calls. An error is always allowed, a wrong answer never.
 func (s *suite) faults() []test {
-	return []test{
-		{"OpenConnectsToNothing", s.openConnectsToNothing},
-		{"Blackhole", s.blackhole},
-		{"Refused", s.refused},
-		{"Slow", s.slow},
-		{"CutAnswers", s.cutAnswers},
-		{"CloseEndsACall", s.closeEndsACall},
-	}
+	return when(s.networked(),
+		test{"OpenConnectsToNothing", s.openConnectsToNothing},
+		test{"Blackhole", s.blackhole},
+		test{"Refused", s.refused},
+		test{"Slow", s.slow},
+		test{"CutAnswers", s.cutAnswers},
+		test{"CloseEndsACall", s.closeEndsACall},
+	)
 }
 
 // calls are all of a contender's, about a term with the token.
@@ -47,7 +47,6 @@ func (s *suite) holderBehind(t *testing.T, proxy *faultproxy.Proxy) (c *contende
 // blackhole shows that each call ends with its context, and that the next one does not wait for the
 // connection that is dead.
 func (s *suite) blackhole(t *testing.T) {
-	s.server(t)
 	for _, v := range calls {
 		t.Run(string(v), func(t *testing.T) {
 			proxy := s.proxy(t)
@@ -74,7 +73,6 @@ func (s *suite) blackhole(t *testing.T) {
 }
 
 func (s *suite) refused(t *testing.T) {
-	s.server(t)
 	for _, v := range calls {
 		t.Run(string(v), func(t *testing.T) {
 			proxy := s.proxy(t)
@@ -139,7 +137,6 @@ func (s *suite) cutAnswers(t *testing.T) {
 
 // closeEndsACall shows that a process can always stop: Close ends the call that is in flight.
 func (s *suite) closeEndsACall(t *testing.T) {
-	s.server(t)
 	for _, v := range calls {
 		t.Run(string(v), func(t *testing.T) {
 			proxy := s.proxy(t)

@@ -25,8 +25,13 @@ type Harness struct {
 	// DeleteMutex removes all that the store keeps of a mutex, as an operator might by hand. nil: that
 	// cannot be done, or is not survived.
 	DeleteMutex func(t testing.TB, mutex string)
-	// Own returns a server that one test has for itself, and may disturb. nil: there is none to be had.
-	Own func(t testing.TB) Server
+	// Restart returns a server that one test has for itself, and what stops it and starts it again on the
+	// same address with its data. nil: it cannot be restarted.
+	Restart func(t testing.TB) (own Harness, restart func(t testing.TB))
+	// LoseData returns a server that one test has for itself, and what removes everything that it stores,
+	// of which it remembers nothing. It goes on, or is back, after that. nil: that cannot be done, or is
+	// not survived.
+	LoseData func(t testing.TB) (own Harness, loseData func(t testing.TB))
 
 	// Grant returns the bounds of a grant's Remaining on this store. nil: it is c's lease exactly.
 	Grant func(c election.Contender) (least, most time.Duration)
@@ -43,16 +48,6 @@ type Harness struct {
 	Refused []string
 	// Collisions are different names that the store would take for the same.
 	Collisions []Collision
-}
-
-// Server is a server that one test may disturb.
-type Server struct {
-	Harness // how to reach it
-	// Restart stops the server and starts it again on the same address with its data. nil: it cannot.
-	Restart func(t testing.TB)
-	// LoseData removes everything that the server stores, of which it remembers nothing. It goes on, or
-	// is back, when LoseData returns. nil: that cannot be done, or is not survived.
-	LoseData func(t testing.TB)
 }
 
 // Collision is a pair of mutexes which the store cannot tell apart. While the first is held, opening or
@@ -116,10 +111,14 @@ func (s *suite) grant(c election.Contender) (least, most time.Duration) {
 	return s.Grant(c)
 }
 
-// server skips the test if the store is no server.
-func (s *suite) server(t *testing.T) {
-	t.Helper()
-	if s.Addr == "" {
-		t.Skip("the store is not behind a network connection")
+// networked reports whether there is a network that can fail.
+func (s *suite) networked() bool { return s.Addr != "" }
+
+// when returns tests if the store has what they are about. What it lacks is not tested, and not skipped
+// either: nothing is missing.
+func when(has bool, tests ...test) []test {
+	if !has {
+		return nil
 	}
+	return tests
 }

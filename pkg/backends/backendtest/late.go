@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/simba-sidecar/simba-sidecar/internal/faultproxy"
@@ -8,16 +9,20 @@ import (
 
 // lateCalls are calls that the store executes out of order, or long after their contender gave them up.
 func (s *suite) lateCalls() []test {
-	return []test{
-		{"ShorterRenewal", func(t *testing.T) { s.shorterCall(t, renew) }},
-		{"ShorterAdoption", func(t *testing.T) { s.shorterCall(t, acquire) }},
-		{"RenewalAfterNewerOne", s.renewalAfterNewerOne},
-		{"RenewalAfterExpiry", s.renewalAfterExpiry},
-		{"RenewalAfterRelease", s.renewalAfterRelease},
-		{"RenewalAfterTakeover", s.renewalAfterTakeover},
-		{"ReleaseAfterNextTerm", s.releaseAfterNextTerm},
-		{"AcquireAfterTakeover", s.acquireAfterTakeover},
-	}
+	return slices.Concat(
+		[]test{
+			{"ShorterRenewal", func(t *testing.T) { s.shorterCall(t, renew) }},
+			{"ShorterAdoption", func(t *testing.T) { s.shorterCall(t, acquire) }},
+		},
+		when(s.networked(),
+			test{"RenewalAfterNewerOne", s.renewalAfterNewerOne},
+			test{"RenewalAfterExpiry", s.renewalAfterExpiry},
+			test{"RenewalAfterRelease", s.renewalAfterRelease},
+			test{"RenewalAfterTakeover", s.renewalAfterTakeover},
+			test{"ReleaseAfterNextTerm", s.releaseAfterNextTerm},
+			test{"AcquireAfterTakeover", s.acquireAfterTakeover},
+		),
+	)
 }
 
 // shorterCall shows that an expiry never moves back. A stale copy of the holder with a shorter lease stands

@@ -33,10 +33,14 @@ func TestReference(t *testing.T) {
 		}
 	}
 	h := harness(startReference(t, mistake))
-	h.Own = func(t testing.TB) Server {
-		r := startReference(t, mistake)
-		return Server{Harness: harness(r), Restart: r.restart, LoseData: r.loseData}
+	own := func(disturb func(*reference, testing.TB)) func(testing.TB) (Harness, func(testing.TB)) {
+		return func(t testing.TB) (Harness, func(testing.TB)) {
+			r := startReference(t, mistake)
+			return harness(r), func(t testing.TB) { disturb(r, t) }
+		}
 	}
+	h.Restart = own((*reference).restart)
+	h.LoseData = own((*reference).loseData)
 	Run(t, h)
 }
 

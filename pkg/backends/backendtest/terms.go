@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -10,17 +11,21 @@ import (
 // terms are calls about a term that is over, or somebody else's: what decides is the token, and never the
 // identity alone.
 func (s *suite) terms() []test {
-	return []test{
-		{"StaleRenew", s.staleRenew},
-		{"StaleRelease", s.staleRelease},
-		{"ForeignRelease", s.foreignRelease},
-		{"ReleaseWithoutToken", s.releaseWithoutToken},
-		{"LostAcquire", s.lostAcquire},
-		{"LostRenewal", s.lostRenewal},
-		{"LostRelease", s.lostRelease},
-		{"SameIdentityAfterRestart", s.sameIdentityAfterRestart},
-		{"CloseKeepsTheTerm", s.closeKeepsTheTerm},
-	}
+	return slices.Concat(
+		[]test{
+			{"StaleRenew", s.staleRenew},
+			{"StaleRelease", s.staleRelease},
+			{"ForeignRelease", s.foreignRelease},
+			{"ReleaseWithoutToken", s.releaseWithoutToken},
+			{"SameIdentityAfterRestart", s.sameIdentityAfterRestart},
+			{"CloseKeepsTheTerm", s.closeKeepsTheTerm},
+		},
+		when(s.networked(),
+			test{"LostAcquire", s.lostAcquire},
+			test{"LostRenewal", s.lostRenewal},
+			test{"LostRelease", s.lostRelease},
+		),
+	)
 }
 
 // secondTerm returns a contender that holds its second term, and the token of its first.

@@ -2,18 +2,27 @@ package backendtest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
 
 // tokens grow with every term, whatever happens to the store, and never change within one.
 func (s *suite) tokens() []test {
-	return []test{
-		{"GrowOverHolders", s.tokensGrow},
-		{"OutliveTheMutex", s.tokensOutliveTheMutex},
-		{"OutliveRestart", s.tokensOutliveRestart},
-		{"OutliveLossOfData", s.tokensOutliveLossOfData},
-	}
+	return slices.Concat(
+		[]test{
+			{"GrowOverHolders", s.tokensGrow},
+		},
+		when(s.DeleteMutex != nil,
+			test{"OutliveTheMutex", s.tokensOutliveTheMutex},
+		),
+		when(s.Restart != nil,
+			test{"OutliveRestart", s.tokensOutliveRestart},
+		),
+		when(s.LoseData != nil,
+			test{"OutliveLossOfData", s.tokensOutliveLossOfData},
+		),
+	)
 }
 
 func (s *suite) tokensGrow(t *testing.T) {
@@ -42,9 +51,6 @@ func (s *suite) tokensGrow(t *testing.T) {
 
 // tokensOutliveTheMutex deletes a mutex by hand, while it is held and while it is free.
 func (s *suite) tokensOutliveTheMutex(t *testing.T) {
-	if s.DeleteMutex == nil {
-		t.Skip("a mutex cannot be deleted")
-	}
 	for name, held := range map[string]bool{"Held": true, "Free": false} {
 		t.Run(name, func(t *testing.T) {
 			mutex := newMutex()
@@ -89,16 +95,13 @@ func (c *contender) winsEventually(t *testing.T, promise time.Time) (won answer)
 }
 
 func (s *suite) tokensOutliveRestart(t *testing.T) {
-	own := s.own(t)
-	if own.Restart == nil {
-		t.Skip("the server cannot be restarted")
-	}
-	o := &suite{own.Harness}
+	own, restart := s.Restart(t)
+	o := &suite{own}
 	mutex := newMutex()
 	a, b := o.open(t, steady(mutex, "web-0_a"), nil), o.open(t, steady(mutex, "web-1_b"), nil)
 	won := a.wins(t)
 	b.sees(t, a, won.Token)
-	own.Restart(t)
+	restart(t)
 	// Both go on with what they have: the server's name and their own connections.
 	next := b.winsEventually(t, won.promise())
 	if next.Token <= won.Token {
@@ -111,17 +114,14 @@ func (s *suite) tokensOutliveRestart(t *testing.T) {
 }
 
 func (s *suite) tokensOutliveLossOfData(t *testing.T) {
-	own := s.own(t)
-	if own.LoseData == nil {
-		t.Skip("the store cannot lose its data, or does not survive it")
-	}
-	o := &suite{own.Harness}
+	own, loseData := s.LoseData(t)
+	o := &suite{own}
 	mutex := newMutex()
 	a, b := o.contend(t, mutex, "web-0_a"), o.contend(t, mutex, "web-1_b")
 	first := a.wins(t)
 	a.release(t, first.Token)
 	won := b.wins(t)
-	own.LoseData(t)
+	loseData(t)
 	next := a.winsEventually(t, time.Time{})
 	if next.Token <= won.Token {
 		t.Errorf("token %d follows token %d, which was given before the data was lost", next.Token, won.Token)
@@ -130,12 +130,4 @@ func (s *suite) tokensOutliveLossOfData(t *testing.T) {
 		seen, err := b.try(t, limit(t), renew, won.Token)
 		return err == nil && seen.Holder == a.Identity && seen.Token == next.Token
 	})
-}
-
-func (s *suite) own(t *testing.T) Server {
-	t.Helper()
-	if s.Own == nil {
-		t.Skip("there is no server that a test may disturb")
-	}
-	return s.Own(t)
 }

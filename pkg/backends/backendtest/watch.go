@@ -19,8 +19,8 @@ func (s *suite) watch() []test {
 		{"HandOverAfterALongTerm", s.handOverAfterALongTerm},
 		{"EndsWithItsContext", s.watchEndsWithItsContext},
 		{"EndsWithItsBackend", s.watchEndsWithItsBackend},
-		{"BreaksWithItsConnection", s.watchBreaksWithItsConnection},
 	}
+	tests = append(tests, when(s.networked(), test{"BreaksWithItsConnection", s.watchBreaksWithItsConnection})...)
 	for i, test := range tests {
 		tests[i].run = func(t *testing.T) {
 			s.watches(t)
@@ -218,7 +218,6 @@ func (s *suite) watchEndsWithItsBackend(t *testing.T) {
 // watchBreaksWithItsConnection shows that a subscription which is dead says so, instead of leaving its
 // contender to believe in it.
 func (s *suite) watchBreaksWithItsConnection(t *testing.T) {
-	s.server(t)
 	t.Run("Reset", func(t *testing.T) {
 		proxy := s.proxy(t)
 		mutex := newMutex()

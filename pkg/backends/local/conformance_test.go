@@ -14,17 +14,16 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	h := harness(t)
-	h.Own = func(t testing.TB) backendtest.Server {
-		t.Helper()
+	h.LoseData = func(t testing.TB) (backendtest.Harness, func(testing.TB)) {
 		own := harness(t)
-		return backendtest.Server{Harness: own.Harness, LoseData: func(t testing.TB) {
+		return own.Harness, func(t testing.TB) {
 			t.Helper()
 			files, err := filepath.Glob(filepath.Join(own.dir, "*"))
 			if err != nil || len(files) == 0 {
 				t.Fatalf("found %v to delete (%v)", files, err)
 			}
 			remove(t, files...)
-		}}
+		}
 	}
 	backendtest.Run(t, h.Harness)
 }

@@ -16,13 +16,13 @@ func TestConformance(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			h := newStore(t, k.shared.Get(t)).harness(t)
-			h.Own = func(t testing.TB) backendtest.Server {
+			h.Restart = func(t testing.TB) (backendtest.Harness, func(testing.TB)) {
 				s := newStore(t, k.start(t, manyConnections))
-				return backendtest.Server{
-					Harness:  s.harness(t),
-					Restart:  s.Restart,
-					LoseData: func(t testing.TB) { s.exec(t, "drop table simba_mutex") },
-				}
+				return s.harness(t), s.Restart
+			}
+			h.LoseData = func(t testing.TB) (backendtest.Harness, func(testing.TB)) {
+				s := newStore(t, k.shared.Get(t))
+				return s.harness(t), func(t testing.TB) { s.exec(t, "drop table simba_mutex") }
 			}
 			backendtest.Run(t, h)
 		})
