@@ -46,7 +46,11 @@ func buildAndTest(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "build:", err)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	for _, d := range databases {
+		d.shared.Close()
+	}
+	return code
 }
 
 // program returns the built program with arguments and an environment of its own.
@@ -171,9 +175,12 @@ const (
 	transition = time.Second
 )
 
-// contend returns the flags that all contenders of a test share.
+// contend returns the flags that all contenders of a test share. store is a directory or a URL.
 func contend(store string) []string {
-	return []string{"--mutex", "orders", "--backend", "local:" + store, "--ttl", ttl.String(), "--transition", transition.String()}
+	if filepath.IsAbs(store) {
+		store = "local:" + store
+	}
+	return []string{"--mutex", "orders", "--backend", store, "--ttl", ttl.String(), "--transition", transition.String()}
 }
 
 // startSidecar starts a sidecar on a free port and waits until it listens.

@@ -15,7 +15,7 @@ import (
 func TestRotatedPasswordServesTheNextConnection(t *testing.T) {
 	t.Parallel()
 	files := testserver.NewCertificates(t)
-	server := testserver.MariaDB(t, &testserver.SQLOptions{TLS: &testserver.ServerTLS{CAFile: files.CAFile, Certificate: files.Server}, Args: []string{"--tmpdir=."}})
+	server := testserver.MariaDB(t, &testserver.SQLOptions{TLS: &testserver.ServerTLS{CAFile: files.CAFile, Certificate: files.Server}})
 	name := server.Database(t)
 	db := server.DB(t, "")
 	account := func(statement string) {
