@@ -15,6 +15,10 @@ const (
 	MaxIdentityLength = 128
 )
 
+// MaxLease bounds TTL + Transition. Nobody waits a day for a dead leader, and stores and clocks have
+// limits of their own far above it.
+const MaxLease = 24 * time.Hour
+
 // Contender is one participant in the election of one mutex.
 type Contender struct {
 	// Mutex names the lock. At most MaxMutexLength characters, not blank.
@@ -58,6 +62,9 @@ func (c Contender) Validate() error {
 	}
 	if least := max(500*time.Millisecond, c.TTL/10); c.Transition < least {
 		errs = append(errs, fmt.Errorf("transition %v is too short for ttl %v: use %v or more", c.Transition, c.TTL, least))
+	}
+	if c.TTL > MaxLease || c.Transition > MaxLease || c.Lease() > MaxLease {
+		errs = append(errs, fmt.Errorf("ttl %v and transition %v make a lease of more than %v: shorten them", c.TTL, c.Transition, MaxLease))
 	}
 	return errors.Join(errs...)
 }

@@ -108,7 +108,9 @@ func (l *loop) answer(a answer) {
 	if a.err != nil {
 		a.err = fmt.Errorf("%s: %w", a.call, a.err)
 	}
-	l.pulse.callReturned(a.err)
+	// A candidate that can read a free mutex has not shown yet that it can take it.
+	onlyRead := a.call == observe && a.err == nil && a.lease.Holder == "" && l.candidate()
+	l.pulse.callReturned(a.err, !onlyRead)
 	if f := l.options.Trace.Call; f != nil {
 		f(string(a.call), took, a.err)
 	}
@@ -117,10 +119,10 @@ func (l *loop) answer(a answer) {
 		l.unknown(a, now)
 		return
 	}
-	if l.failures > 0 {
+	if l.failures > 0 && !(onlyRead && l.refused) {
 		l.log.Info("the store answers again", "failures", l.failures)
+		l.failures, l.failure, l.refused = 0, nil, false
 	}
-	l.failures, l.failure = 0, nil
 	switch {
 	case a.call == release:
 		l.released()
@@ -145,7 +147,7 @@ func (l *loop) unknown(a answer, now instant) {
 	l.due = now.mono.Add(l.backoff())
 	switch {
 	case a.call == acquire && l.phase == contending:
-		l.doubt, l.next = true, observe
+		l.doubt, l.refused, l.next = true, true, observe
 	case a.call == acquire: // candidacy ended meanwhile
 		l.term = &term{gone: a.start.add(l.contender.Lease())}
 	case a.call == release:

@@ -21,4 +21,8 @@ func TestContenderValidate(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
+	c.TTL, c.Transition = 1<<62, 1<<62 // whose sum overflows
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "24h") {
+		t.Errorf("got %v for a lease without end", err)
+	}
 }

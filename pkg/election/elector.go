@@ -76,7 +76,7 @@ func New(b Backend, c Contender, p Publisher, o *Options) (*Elector, error) {
 }
 
 // Run contends until ctx ends; then it gives up in order (doc.go, 6) and returns nil, or an error that
-// wraps ErrNotReleased. The store being down never ends it, except at the first answer with FailFast.
+// wraps ErrNotReleased. The store being down never ends it, except before Ready with FailFast.
 // It may be called once, and does not close the Backend.
 func (e *Elector) Run(ctx context.Context) error {
 	if e.started.Swap(true) {
@@ -125,7 +125,8 @@ func (e *Elector) Live() error {
 	return e.pulse.live(time.Now(), limit, e.contender.TTL)
 }
 
-// Ready returns nil once the first answer of the store is in, else why it is not.
+// Ready returns nil once the first answer of the store is in, else why it is not. Reading a free mutex is
+// not enough: the account may be allowed to read and not to write.
 func (e *Elector) Ready() error {
 	return e.pulse.ready()
 }

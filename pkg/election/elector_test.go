@@ -3,6 +3,7 @@ package election_test
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -215,6 +216,51 @@ func TestRevisionIgnoresRenewals(t *testing.T) {
 		_ = a.stop()
 		if a.last().Revision == before.Revision {
 			t.Error("the revision survived the end of leading")
+		}
+	})
+}
+
+// TestAStoreThatOnlyReads is what a forgotten grant, or a missing table, looks like.
+func TestAStoreThatOnlyReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		b := s.client("a")
+		errDenied := errors.New("INSERT denied")
+		var denied atomic.Bool
+		denied.Store(true)
+		b.faults = func(call string) fault {
+			if call == "acquire" && denied.Load() {
+				return fault{before: errDenied}
+			}
+			return fault{}
+		}
+		a := start(t, b, nil)
+		pass(t, time.Minute, a)
+		if _, reads := s.counts(); reads["a"] > 60 {
+			t.Errorf("%d attempts in a minute: no backoff", reads["a"])
+		}
+		if err := a.Ready(); !errors.Is(err, errDenied) {
+			t.Errorf("ready: %v", err)
+		}
+		if got := a.State(); !strings.Contains(got.Reason, errDenied.Error()) {
+			t.Errorf("state %+v does not say why", got)
+		}
+		denied.Store(false)
+		await(t, ttl, "a leads", a.leads)
+		if got := a.State(); got.Reason != "" || a.Ready() != nil {
+			t.Errorf("state %+v, ready: %v", got, a.Ready())
+		}
+		quick := s.client("quick")
+		quick.faults = func(call string) fault {
+			if call == "acquire" {
+				return fault{before: errDenied}
+			}
+			return fault{}
+		}
+		_ = a.stop()
+		if err := <-start(t, quick, &election.Options{FailFast: true}).ran; !errors.Is(err, errDenied) {
+			t.Errorf("fail-fast: %v", err)
 		}
 	})
 }

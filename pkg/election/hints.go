@@ -73,6 +73,7 @@ func (l *loop) watch(ctx context.Context, w Watcher) {
 	var wait time.Duration
 	for limit := l.contender.TTL / 4; pause(ctx, l.hints.quiet()); {
 		watching, cancel := l.hints.begin(ctx)
+		began := time.Now()
 		err := w.Watch(watching, notify)
 		stood, interrupted := l.hints.standing.Swap(false), watching.Err() != nil
 		cancel()
@@ -82,7 +83,7 @@ func (l *loop) watch(ctx context.Context, w Watcher) {
 		if interrupted {
 			continue
 		}
-		if stood {
+		if stood && time.Since(began) > limit { // else it is the same streak
 			wait = 0
 		}
 		if wait == 0 {

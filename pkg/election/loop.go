@@ -34,7 +34,8 @@ type loop struct {
 	inFlight bool
 	answers  chan answer // buffered, so that a call that outlives the loop finds room
 	doubt    bool        // an Acquire of unknown effect: we may have a term without knowing
-	failures int         // unknown answers in a row
+	failures int         // unknown answers in a row; good reads of a free mutex that cannot be taken do not count
+	refused  bool        // the streak has an Acquire in it
 	failure  error       // the last of them, nil after a good answer
 	hints    hints
 
@@ -216,7 +217,11 @@ func (l *loop) endTerm(reason string) {
 		log.Warn("not leading", "holder", l.view.holder)
 	}
 	l.trace(reason)
-	l.settle(l.cutoff)
+	by := l.clock.now().add(l.callTimeout())
+	if l.cutoff.until(by) > 0 { // it has not passed long ago, as after a freeze
+		by = l.cutoff
+	}
+	l.settle(by)
 }
 
 // giveUp ends candidacy on purpose. A call in flight is awaited, and its win never published.
@@ -252,8 +257,11 @@ func (l *loop) stop() {
 
 func (l *loop) stepDown(r stepDown) {
 	l.waiters = append(l.waiters, r.done)
-	l.coolUntil = time.Now().Add(r.cooldown)
+	if until := time.Now().Add(r.cooldown); until.After(l.coolUntil) {
+		l.coolUntil = until
+	}
 	l.hints.leaveQueue(l.coolUntil)
+	l.log.Info("cool-down", "until", l.coolUntil.Round(0))
 	l.giveUp(StepDown)
 }
 

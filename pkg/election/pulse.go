@@ -13,7 +13,7 @@ type pulse struct {
 	beat     time.Time // when the loop last went round; zero: not running
 	call     string    // the backend call in flight; "" for none
 	overdue  time.Time // when that call should have returned
-	answered bool      // the store has answered once
+	answered bool      // the store has answered once, by more than a read of a free mutex
 	refusal  error     // why it has not
 }
 
@@ -31,12 +31,15 @@ func (p *pulse) callStarted(name string, overdue time.Time) {
 	p.call, p.overdue = name, overdue
 }
 
-func (p *pulse) callReturned(err error) {
+// callReturned takes the result of a call; counts says that it shows what readiness is about.
+func (p *pulse) callReturned(err error, counts bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.call = ""
-	p.refusal = err
-	p.answered = p.answered || err == nil
+	if counts {
+		p.refusal = err
+		p.answered = p.answered || err == nil
+	}
 }
 
 func (p *pulse) live(now time.Time, limit, grace time.Duration) error {
