@@ -85,10 +85,12 @@ Usage:
   simba-sidecar run --mutex NAME --backend URL [FLAGS] -- CMD [ARG...]
 
 CMD finds SIMBA_TOKEN (the fencing token, larger in every new term), SIMBA_MUTEX and SIMBA_HOLDER in
-its environment, and neither SIMBA_BACKEND nor SIMBA_PASSWORD. TERM and INT are passed on to CMD and
-all that it has started; what has not ended after --stop-timeout is killed. The mutex is given up
-after CMD has ended, and with CMD ends all that it has started. If leadership is lost, CMD gets TERM
-and is killed before another contender can lead.
+its environment, and neither SIMBA_BACKEND nor SIMBA_PASSWORD. It runs in a process group of its
+own, to which TERM and INT are passed on; what has not ended after --stop-timeout is killed. The
+mutex is given up after CMD has ended, and with CMD ends the rest of its group. If leadership is
+lost, the group gets TERM and is killed before another contender can lead. What leaves the group
+(setsid, daemons) lives on, and so may the group if run itself is killed or stopped: let whatever
+CMD writes to check the token.
 
 FLAGS
 Every flag can be given as an environment variable, SIMBA_TTL for --ttl; a flag comes before its

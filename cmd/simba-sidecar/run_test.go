@@ -224,9 +224,9 @@ func TestSecondSignalKillsTheCommand(t *testing.T) {
 	eventually(t, "command", func() bool { return exists(pid) })
 	p.send(syscall.SIGTERM)
 	p.logged("stopping", "signal", "terminated")
-	p.send(syscall.SIGTERM)
-	if code := p.code(); code != 128+15 {
-		t.Errorf("exit code %d, want 143", code)
+	p.send(syscall.SIGINT)
+	if code := p.code(); code != 128+2 {
+		t.Errorf("exit code %d, want 130", code)
 	}
 	expectGone(t, pid)
 }

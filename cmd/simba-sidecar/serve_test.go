@@ -200,6 +200,24 @@ func TestTermOfAnotherMutexIsNotContinued(t *testing.T) {
 	}
 }
 
+func TestSignalThatComesTwiceIsOne(t *testing.T) {
+	t.Parallel()
+	store := t.TempDir()
+	s := startSidecar(t, store, "--ttl", "1h", "--transition", "6m")
+	before := s.leads()
+	free := holdStore(t, store) // so that it is still stopping when the second one comes
+	s.send(syscall.SIGTERM)
+	s.logged("stopping", "signal", "terminated")
+	s.send(syscall.SIGTERM)
+	free()
+	if code := s.code(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if after := startSidecar(t, store).leads(); after.Token <= before.Token { // at once: the lease was an hour
+		t.Errorf("token %d after %d", after.Token, before.Token)
+	}
+}
+
 func TestSecondSignalExitsAtOnce(t *testing.T) {
 	t.Parallel()
 	store := t.TempDir()

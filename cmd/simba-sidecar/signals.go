@@ -5,11 +5,16 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
+// echo is for how long the first signal may come again without meaning more: timeout(1) and other wrappers
+// signal the process and then its group.
+const echo = time.Second
+
 // untilSignal returns a context that ends with parent, or after the first TERM or INT when first has
-// returned. At the second, whoever sent it does not want to wait any longer: the process exits with the
-// code that second returns, whatever else is going on.
+// returned. At the second, if it is no echo, whoever sent it does not want to wait any longer: the process
+// exits with the code that second returns, whatever else is going on.
 func untilSignal(parent context.Context, first func(syscall.Signal), second func(syscall.Signal) int) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
 	received := make(chan os.Signal, 2)
@@ -25,12 +30,17 @@ func untilSignal(parent context.Context, first func(syscall.Signal), second func
 		}
 	}
 	go func() {
-		if number, ok := next(); ok {
-			first(number)
-			cancel()
+		number, ok := next()
+		if !ok {
+			return
 		}
-		if number, ok := next(); ok {
-			os.Exit(second(number))
+		began := time.Now()
+		first(number)
+		cancel()
+		for again, ok := next(); ok; again, ok = next() {
+			if again != number || time.Since(began) > echo {
+				os.Exit(second(again))
+			}
 		}
 	}()
 	return ctx, func() {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/simba-sidecar/simba-sidecar/internal/statusjson"
@@ -62,8 +64,25 @@ func NewAdmin(s Stepper, quit func(), o *AdminOptions) http.Handler {
 		answerText(w, http.StatusAccepted, "stopping")
 		quit()
 	})
-	// On a developer's machine a web page can send requests to the loopback address too.
-	return uncached(http.NewCrossOriginProtection().Handler(mux))
+	// On a developer's machine a web page can send requests to the loopback address too, and under a name
+	// of its own.
+	return uncached(http.NewCrossOriginProtection().Handler(loopbackOnly(mux)))
+}
+
+// loopbackOnly refuses requests that were sent to another name than the machine's own.
+func loopbackOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		host = strings.Trim(host, "[]")
+		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			answerText(w, http.StatusForbidden, fmt.Sprintf("sent to %q: use localhost or 127.0.0.1", r.Host))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func cooldownOf(r *http.Request) (time.Duration, error) {

@@ -75,6 +75,7 @@ func TestQuitAnswersAndStops(t *testing.T) {
 		{"GET", "/step-down"},
 		{"POST", "/quit", "Sec-Fetch-Site", "cross-site"},
 		{"POST", "/step-down", "Origin", "https://elsewhere.example"},
+		{"POST", "/quit", "Host", "rebound.example:4041"},
 	} {
 		if w := ask(t, h, refused[0], refused[1], refused[2:]...); w.Code != http.StatusMethodNotAllowed && w.Code != http.StatusForbidden {
 			t.Errorf("%v: %d", refused, w.Code)
@@ -83,7 +84,9 @@ func TestQuitAnswersAndStops(t *testing.T) {
 	if stopped != 0 {
 		t.Error("a refused request stops the process")
 	}
-	if w := ask(t, h, "POST", "/quit"); w.Code != http.StatusAccepted || stopped != 1 {
-		t.Errorf("quit: %d, stopped %d times", w.Code, stopped)
+	for i, host := range []string{"localhost", "127.0.0.1:4041", "[::1]:4041"} {
+		if w := ask(t, h, "POST", "/quit", "Host", host); w.Code != http.StatusAccepted || stopped != i+1 {
+			t.Errorf("quit at %s: %d, stopped %d times", host, w.Code, stopped)
+		}
 	}
 }

@@ -21,7 +21,12 @@ import (
 func ask(t *testing.T, h http.Handler, method, target string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, nil)
+	r.Host = "localhost:4040"
 	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+			continue
+		}
 		r.Header.Add(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()

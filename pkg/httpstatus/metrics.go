@@ -65,7 +65,8 @@ func NewMetrics(l Labels) *Metrics {
 	m.ours.MustRegister(m.calls, m.transitions, m.up, build)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	// A scrape within the pod's network gains nothing from compression, whose buffers would stay in memory.
-	m.page = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{DisableCompression: true})
+	// Each scrape takes some hundred kilobytes while it is written, and anybody in that network can ask.
+	m.page = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{DisableCompression: true, MaxRequestsInFlight: 4})
 	return m
 }
 
