@@ -27,7 +27,7 @@ size: build ## Fail if the binary has outgrown its budget
 	@size=$$(stat -c %s bin/simba-sidecar); echo "bin/simba-sidecar: $$size of $(MAX_SIZE) bytes"; \
 	[ "$$size" -le $(MAX_SIZE) ]
 
-demo: build ## Watch three contenders elect a leader and hand over, in half a minute
+demo: build ## Watch three contenders elect a leader and hand over, in a few seconds
 	@cmd/simba-sidecar/demo.sh
 
 test: ## Run all tests with the race detector on real servers (installs missing ones as root)
