@@ -119,7 +119,7 @@ func (l *loop) answer(a answer) {
 		l.unknown(a, now)
 		return
 	}
-	if l.failures > 0 && !(onlyRead && l.refused) {
+	if l.failures > 0 && (!onlyRead || !l.refused) {
 		l.log.Info("the store answers again", "failures", l.failures)
 		l.failures, l.failure, l.refused = 0, nil, false
 	}

@@ -215,14 +215,14 @@ func (b *Backend) readOrCreate(ctx context.Context, c *sql.Conn, start time.Time
 }
 
 // read returns what the row says, and whether there is one. A table that was dropped has none: whoever
-// creates it again takes the mutex at once, so its holder must not go on.
+// creates it again may take the mutex, so its holder must not go on; nobody released it, though.
 func (b *Backend) read(ctx context.Context, c *sql.Conn, start time.Time) (lease election.Lease, exists bool, err error) {
 	var r row
 	// The lease outlives the call's start by that much more; the clock's last millisecond is not certain.
 	sent := max(0, time.Since(start)-time.Millisecond)
 	err = c.QueryRowContext(ctx, b.statements.read, b.contender.Mutex).Scan(&r.mutex, &r.owner, &r.transitionAt, &r.token, &r.now)
 	if errors.Is(err, sql.ErrNoRows) || isServerError(err, errNoTable) {
-		return election.Lease{}, false, nil
+		return election.Lease{Lapsed: b.seen > 0}, false, nil
 	}
 	if err != nil {
 		return election.Lease{}, false, b.aboutName(err)
