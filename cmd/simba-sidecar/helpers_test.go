@@ -200,13 +200,15 @@ type answer struct {
 	Identity, Name string
 	Holder         string
 	Token          uint64
+	Since          time.Time
 	ExpiresAt      time.Time
 }
 
 // ask asks a sidecar; code 0 means that it did not answer.
 func (s *sidecar) ask() answer {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+"/leader", nil)
+	ctx := context.WithoutCancel(s.t.Context()) // cleanups ask too
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/leader", nil)
 	if err != nil {
 		s.t.Error(err)
 		return answer{}

@@ -1,17 +1,35 @@
 package main
 
 import (
+	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
-	"fmt"
-	"net/http"
+	"io/fs"
+	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/simba-sidecar/simba-sidecar/internal/testserver"
 )
+
+// site is a store for the mutex "orders", empty at first, and what a scenario can see and do there without
+// the program's help.
+type site struct {
+	url string
+	// row reads the mutex as anybody may who has a client.
+	row func(*testing.T) row
+	// hold keeps everybody from changing the mutex until it is set free. Reading goes on.
+	hold func(*testing.T) (free func())
+	// stop makes the store useless until it is started. Not on stores that tests have together.
+	stop func(*testing.T) (start func())
+}
+
+// row is what the store has on a mutex; its zero value is one that nobody has asked for yet.
+type row struct {
+	owner string // "" after a release
+	token uint64
+}
 
 // databases are the servers that scenarios run on, beside the local directory.
 var databases = map[string]*struct {
@@ -22,112 +40,98 @@ var databases = map[string]*struct {
 	"MySQL":   {start: testserver.MySQL, shared: testserver.Share(func(t testing.TB) *testserver.SQLServer { return testserver.MySQL(t, nil) })},
 }
 
-// onEachStore runs a scenario on every kind of store, with an empty store each time.
-func onEachStore(t *testing.T, scenario func(t *testing.T, store string)) {
+// stores runs a scenario on a store of every kind.
+func stores(t *testing.T, scenario func(*testing.T, site)) {
 	t.Parallel()
-	t.Run("local", func(t *testing.T) {
-		t.Parallel()
-		scenario(t, t.TempDir())
-	})
+	onDirectory(t, scenario)
 	for kind, d := range databases {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := d.shared.Get(t)
-			scenario(t, s.URL(s.Database(t)))
+			scenario(t, database(t, s, s.Database(t)))
 		})
 	}
 }
 
-// onEachDatabase is for scenarios that stop the server, or look into it.
-func onEachDatabase(t *testing.T, scenario func(t *testing.T, server *testserver.SQLServer, name string)) {
+// ownStores is stores for a scenario that stops the store.
+func ownStores(t *testing.T, scenario func(*testing.T, site)) {
 	t.Parallel()
+	onDirectory(t, scenario)
 	for kind, d := range databases {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := d.start(t, nil)
-			scenario(t, s, s.Database(t))
+			scenario(t, database(t, s, s.Database(t)))
 		})
 	}
 }
 
-// owner reads the row as anybody may who has a client.
-func owner(t *testing.T, db *sql.DB) (identity string) {
-	t.Helper()
-	err := db.QueryRowContext(t.Context(), "select owner_id from simba_mutex where mutex = 'orders'").Scan(&identity)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		t.Fatal(err)
+func onDirectory(t *testing.T, scenario func(*testing.T, site)) {
+	t.Run("local", func(t *testing.T) {
+		t.Parallel()
+		scenario(t, directory(t.TempDir()))
+	})
+}
+
+// directory is a store of the kind local. It is useless to whoever cannot lock a file in it.
+func directory(dir string) site {
+	hold := func(t *testing.T) func() { return holdStore(t, dir) }
+	return site{url: "local:" + dir, hold: hold, stop: hold, row: func(t *testing.T) row {
+		t.Helper()
+		names, err := filepath.Glob(filepath.Join(dir, "orders-*.json"))
+		if err != nil || len(names) > 1 {
+			t.Fatalf("state files %q, %v", names, err)
+		}
+		if len(names) == 0 {
+			return row{}
+		}
+		text, err := os.ReadFile(names[0])
+		var state struct {
+			Holder string
+			Token  uint64
+		}
+		if err == nil {
+			err = json.Unmarshal(text, &state)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("state file: %v", err)
+		}
+		return row{state.Holder, state.Token}
+	}}
+}
+
+// database is a store on a server.
+func database(t *testing.T, server *testserver.SQLServer, name string) site {
+	db := server.DB(t, name)
+	return site{
+		url: server.URL(name),
+		row: func(t *testing.T) (r row) {
+			t.Helper()
+			err := db.QueryRowContext(t.Context(), "select owner_id, fencing_token from simba_mutex where mutex = 'orders'").Scan(&r.owner, &r.token)
+			if err != nil && !errors.Is(err, sql.ErrNoRows) {
+				t.Fatal(err)
+			}
+			return r
+		},
+		hold: func(t *testing.T) func() {
+			t.Helper()
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.ExecContext(t.Context(), "select 1 from simba_mutex where mutex = 'orders' for update"); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := tx.Rollback(); err != nil && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			}
+		},
+		stop: func(t *testing.T) func() {
+			t.Helper()
+			server.Stop(t)
+			return func() { server.Restart(t) }
+		},
 	}
-	return identity
-}
-
-// TestTheRowIsFreeOnlyOnceNothingSaysLeader looks at the old leader at the first moment in which somebody
-// else could take the mutex.
-func TestTheRowIsFreeOnlyOnceNothingSaysLeader(t *testing.T) {
-	onEachDatabase(t, func(t *testing.T, server *testserver.SQLServer, name string) {
-		d, db := dirs(t, "old"), server.DB(t, name)
-		old := startSidecar(t, server.URL(name), "--dir", d[0])
-		before := old.leads()
-		eventually(t, "a leader file", func() bool { return exists(filepath.Join(d[0], "leader")) })
-		states := events(t, old)
-		old.send(syscall.SIGTERM)
-		eventually(t, "a free row", func() bool { return owner(t, db) != before.Identity })
-		if exists(filepath.Join(d[0], "leader")) {
-			t.Error("the row is free, and the old leader's file says that it leads")
-		}
-		if a := old.ask(); a.code == http.StatusOK {
-			t.Error("the row is free, and the old leader answers 200")
-		}
-		if code := old.code(); code != 0 {
-			t.Errorf("exit code %d", code)
-		}
-		if told := states(); len(told) < 2 {
-			t.Errorf("its clients were told %q", told)
-		}
-	})
-}
-
-// TestStoreThatIsDownForThreeLeases stops the real server under three sidecars.
-func TestStoreThatIsDownForThreeLeases(t *testing.T) {
-	onEachDatabase(t, func(t *testing.T, server *testserver.SQLServer, name string) {
-		var members []*sidecar
-		for i := range 3 {
-			members = append(members, startSidecar(t, server.URL(name), "--name", fmt.Sprint("web-", i)))
-		}
-		leading := func() (leaders []*sidecar) {
-			for _, m := range members {
-				if m.ask().code == http.StatusOK {
-					leaders = append(leaders, m)
-				}
-			}
-			if len(leaders) > 1 {
-				t.Fatalf("%d lead", len(leaders))
-			}
-			return leaders
-		}
-		eventually(t, "one leader", func() bool { return len(leading()) == 1 })
-		before := leading()
-		if len(before) != 1 {
-			t.Fatal("the leader has gone")
-		}
-		token := before[0].ask().Token
-
-		server.Stop(t)
-		down := time.Now()
-		for lease := ttl + transition; time.Since(down) < 3*lease; {
-			leaders := leading()
-			if time.Since(down) > ttl+time.Second && len(leaders) != 0 { // a second, in case that the answers were slow
-				t.Fatalf("%s leads %v after the store went away", leaders[0].url, time.Since(down))
-			}
-			for _, m := range members {
-				if code, body := get(t, http.MethodGet, m.url+"/livez"); code != http.StatusOK {
-					t.Fatalf("/livez of %s: %d %s", m.url, code, body)
-				}
-			}
-		}
-		server.Restart(t)
-		eventually(t, "one leader again", func() bool { return len(leading()) == 1 })
-		if after := leading(); len(after) != 1 || after[0].ask().Token <= token {
-			t.Errorf("led by %v, want a token above %d", after, token)
-		}
-	})
 }

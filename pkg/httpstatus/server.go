@@ -25,17 +25,22 @@ const (
 // Listen opens addr, such as ":4040", which means all addresses of both IP versions, or of IPv4 where
 // there is no IPv6. flag is the name of the flag that addr comes from, for the error.
 func Listen(ctx context.Context, flag, addr string) (net.Listener, error) {
+	return listen(ctx, flag, addr, ":4042")
+}
+
+// listen opens addr. Its error offers another address, which must not be a default: those are what is in use.
+func listen(ctx context.Context, flag, addr, other string) (net.Listener, error) {
 	var c net.ListenConfig
 	l, err := c.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w: choose a free address, such as :4040, or off", flag, addr, err)
+		return nil, fmt.Errorf("%s %s: %w: choose a free address, such as %s, or off", flag, addr, err, other)
 	}
 	return l, nil
 }
 
 // ListenLoopback is Listen for an address that only this machine, or this pod, can reach.
 func ListenLoopback(ctx context.Context, flag, addr string) (net.Listener, error) {
-	l, err := Listen(ctx, flag, addr)
+	l, err := listen(ctx, flag, addr, "127.0.0.1:4043")
 	if err != nil {
 		return nil, err
 	}
