@@ -53,10 +53,11 @@ func buildAndTest(m *testing.M) int {
 	return code
 }
 
-// program returns the built program with arguments and an environment of its own.
+// program returns the built program with arguments and an environment of its own, to be launched.
 func program(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Getenv(binaryVariable), args...)
+	ctx := context.WithoutCancel(t.Context()) // cleanups end it, after others have asked it
+	cmd := exec.CommandContext(ctx, os.Getenv(binaryVariable), args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
 	return cmd
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -11,8 +12,9 @@ func TestStoreThatIsDownForThreeLeases(t *testing.T) {
 	ownStores(t, func(t *testing.T, st site) {
 		const ttl, lease = time.Second, 1500 * time.Millisecond
 		var members []*sidecar
-		for range 3 {
-			members = append(members, startSidecar(t, st.url, "--ttl", ttl.String(), "--transition", (lease-ttl).String()))
+		d := dirs(t, "a", "b", "c")
+		for _, dir := range d {
+			members = append(members, startSidecar(t, st.url, "--ttl", ttl.String(), "--transition", (lease-ttl).String(), "--dir", dir))
 		}
 		newWitness(t).follow(t, members...)
 		alive := func() {
@@ -31,6 +33,11 @@ func TestStoreThatIsDownForThreeLeases(t *testing.T) {
 			over := time.Since(down) > ttl
 			if leaders := leadersOf(members); over && len(leaders) != 0 {
 				t.Fatalf("%s leads %v after the store went away", leaders[0].url, time.Since(down))
+			}
+		}
+		for _, dir := range d {
+			if exists(filepath.Join(dir, "leader")) {
+				t.Errorf("a file in %s says leader", dir)
 			}
 		}
 		start()

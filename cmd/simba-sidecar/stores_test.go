@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -19,8 +18,6 @@ type site struct {
 	url string
 	// row reads the mutex as anybody may who has a client.
 	row func(*testing.T) row
-	// hold keeps everybody from changing the mutex until it is set free. Reading goes on.
-	hold func(*testing.T) (free func())
 	// stop makes the store useless until it is started. Not on stores that tests have together.
 	stop func(*testing.T) (start func())
 }
@@ -75,8 +72,8 @@ func onDirectory(t *testing.T, scenario func(*testing.T, site)) {
 
 // directory is a store of the kind local. It is useless to whoever cannot lock a file in it.
 func directory(dir string) site {
-	hold := func(t *testing.T) func() { return holdStore(t, dir) }
-	return site{url: "local:" + dir, hold: hold, stop: hold, row: func(t *testing.T) row {
+	stop := func(t *testing.T) func() { return holdStore(t, dir) }
+	return site{url: "local:" + dir, stop: stop, row: func(t *testing.T) row {
 		t.Helper()
 		names, err := filepath.Glob(filepath.Join(dir, "orders-*.json"))
 		if err != nil || len(names) > 1 {
@@ -112,21 +109,6 @@ func database(t *testing.T, server *testserver.SQLServer, name string) site {
 				t.Fatal(err)
 			}
 			return r
-		},
-		hold: func(t *testing.T) func() {
-			t.Helper()
-			tx, err := db.BeginTx(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := tx.ExecContext(t.Context(), "select 1 from simba_mutex where mutex = 'orders' for update"); err != nil {
-				t.Fatal(err)
-			}
-			return func() {
-				if err := tx.Rollback(); err != nil && !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
-			}
 		},
 		stop: func(t *testing.T) func() {
 			t.Helper()
